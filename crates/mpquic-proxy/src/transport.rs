@@ -26,12 +26,19 @@ const SEND_QUEUE: Duration = Duration::from_millis(100);
 /// The connection's window has room for this number of flows with full windows.
 const STALLED_FLOWS: u64 = 8;
 
+/// Idle timeout of a proxy's connection: flows outlive an outage of all links of this length.
+const OUTAGE: Duration = Duration::from_secs(15 * 60);
+
 /// Adapts a connection, on either side, to many flows with readers of different speeds: an unread
 /// flow keeps no more than its own receive window, far below the connection's window, so other
 /// flows go on. Bytes that wait to be sent are those of 100 ms, unless `send_queue_time` is set
 /// already, so a sender learns early how fast the paths are, and no class of flows starves. `flows` is the number of flows that the peer may open at first. A server passes
 /// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS), and later allows more to a known client.
+///
+/// The idle timeout becomes 15 minutes, so that flows outlive an outage of all links. The smaller
+/// timeout of both sides counts (RFC 9000 section 10.1).
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
+    transport.max_idle_timeout = Some(OUTAGE);
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     transport.datagram_send_buffer = BUFFER;
     transport.send_queue_time.get_or_insert(SEND_QUEUE);

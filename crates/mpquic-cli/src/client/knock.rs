@@ -41,8 +41,14 @@ async fn is_closed(server: SocketAddr) -> bool {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
+    is_closed_from(SocketAddr::new(any, 0), server).await
+}
+
+/// Sends a probe from a local address, with any port if the port is 0, and waits for up to a second. True if the
+/// server's system reports by ICMP that no program listens on the port.
+pub(crate) async fn is_closed_from(local: SocketAddr, server: SocketAddr) -> bool {
     let asked = async {
-        let socket = UdpSocket::bind((any, 0)).await?;
+        let socket = UdpSocket::bind(local).await?;
         socket.connect(server).await?;
         socket.send(&[0]).await?;
         socket.recv(&mut [0]).await

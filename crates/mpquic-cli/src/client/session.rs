@@ -123,7 +123,7 @@ pub(crate) struct Sessions<'a> {
 }
 
 /// A connection, with its server.
-struct Session {
+pub(crate) struct Session {
     /// Counts the connections, from 1.
     number: u64,
     endpoint: Endpoint,
@@ -151,7 +151,8 @@ impl Session {
             && self.connection.close_reason().is_none()
     }
 
-    async fn close(self) {
+    /// Closes the connection.
+    pub(crate) async fn close(self) {
         let code = self.clients.no_error();
         leave(&self.endpoint, &self.connection, code).await;
     }
@@ -339,6 +340,21 @@ impl<'a> Sessions<'a> {
                 .connection
                 .close(session.clients.no_error(), b"given up");
         }
+    }
+
+    /// Takes the last connection, which stays open while the value lives. The next request gets a new connection.
+    pub(crate) async fn set_aside(&self) -> Option<Session> {
+        self.current.lock().await.take()
+    }
+
+    /// A new connection to a URL's server, beside the last one.
+    pub(crate) async fn another(&self, url: &Uri) -> Result<Session, Failure> {
+        self.connect(url).await
+    }
+
+    /// Makes this the last connection, which requests get.
+    pub(crate) async fn replace(&self, session: Session) {
+        *self.current.lock().await = Some(session);
     }
 
     /// Closes the last connection.

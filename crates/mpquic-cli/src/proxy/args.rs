@@ -3,9 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use http::Uri;
+use mpquic_core::config::TransportOptions;
 use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
 
 use crate::options::hosts::parse_address;
@@ -165,6 +167,18 @@ pub(crate) struct Idle {
     /// wait. Shorter times tell programs sooner how fast the links are, longer ones fill links that vary
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) send_queue: u64,
+    /// Keep open flows while no link works, for up to this time. The shorter time of client and server counts
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    pub(crate) max_outage: u64,
+}
+
+impl Idle {
+    /// Adapts the transport of a proxy's connection.
+    pub(crate) fn adapt(&self, transport: &mut TransportOptions, flows: u32) {
+        transport.send_queue_time = Some(Duration::from_millis(self.send_queue));
+        mpquic_proxy::adapt(transport, flows);
+        transport.max_idle_timeout = Some(Duration::from_secs(self.max_outage));
+    }
 }
 
 /// A port that leads to a target.

@@ -1,6 +1,5 @@
 //! `mpquic proxy client`.
 
-use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +9,19 @@ use http::uri::Authority;
 use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
 use mpquic_tokio::{Connection, TransportOptions};
 
-use crate::client::retry::Retry;
 use crate::client::session::{Purpose, Sessions};
 use crate::options::Alpn;
 use crate::options::credentials::read_credentials;
 use crate::options::hosts;
-use crate::process::clock;
-use crate::process::failure::{Cause, Failure};
+use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::process::service_manager;
 #[cfg(target_os = "linux")]
 use crate::process::signals::Hangups;
 use crate::proxy::args::{Forward, ProxyClient};
+#[cfg(target_os = "linux")]
+use crate::proxy::keeping::addresses;
+use crate::proxy::keeping::keep;
 use crate::proxy::status::{Role, Status, TunnelRow};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};
@@ -30,10 +30,6 @@ use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 /// Requests that a proxy may begin: none.
 const NO_FLOWS: u32 = 0;
-/// The time between two lookups of the name of a proxy that is connected.
-const LOOK_UP: Duration = Duration::from_secs(300);
-/// It is tried for ever to get a connection back.
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Runs until dropped, or until the proxy is not the right one.
 pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
@@ -98,121 +94,8 @@ fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
         weights: &[],
         costs: &args.preference.cost,
     };
-    let adapt = |transport: &mut TransportOptions| {
-        transport.send_queue_time = Some(Duration::from_millis(args.idle.send_queue));
-        mpquic_proxy::adapt(transport, NO_FLOWS);
-    };
+    let adapt = |transport: &mut TransportOptions| args.idle.adapt(transport, NO_FLOWS);
     Sessions::with(&args.reach, purpose, adapt)
-}
-
-/// Why nothing is reached; each reason is told once.
-#[derive(Default)]
-struct Waiting {
-    told: String,
-}
-
-impl Waiting {
-    fn tell(&mut self, failure: &Failure) {
-        let reason = failure.message();
-        if self.told != reason {
-            tracing::warn!("{reason}; trying again");
-            self.told = reason.to_owned();
-        }
-    }
-}
-
-/// The proxy's addresses, once its name has some: at boot there may be no network yet, nor the link of the proxy.
-#[cfg(target_os = "linux")]
-async fn addresses(
-    args: &ProxyClient,
-    sessions: &Sessions<'_>,
-) -> Result<Vec<SocketAddr>, Failure> {
-    let began = clock::now();
-    let (mut retry, mut waiting) = (Retry::new(FOR_EVER, began), Waiting::default());
-    loop {
-        match sessions.addresses(&args.url).await {
-            Err(failure) if failure.cause() == Some(Cause::Name) => {
-                waiting.tell(&failure);
-                pause(&mut retry, began).await;
-            }
-            found => return found,
-        }
-    }
-}
-
-/// Waits before the next try, where something was reached last at `advanced`.
-async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
-    let pause = retry.next(advanced, clock::now());
-    tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
-}
-
-/// Looks the proxy's name up again: the proxy may have moved. A kill switch would let nothing through to another
-/// address.
-async fn look_up_again(sessions: &Sessions<'_>, args: &ProxyClient) {
-    #[cfg(target_os = "linux")]
-    if args.tun.kill_switch.is_some() {
-        return;
-    }
-    sessions.look_up_again(&args.url).await;
-}
-
-/// Finds out where the proxy moves to while lookups lead through it.
-async fn look_up_now_and_then(sessions: &Sessions<'_>, args: &ProxyClient) -> Infallible {
-    loop {
-        tokio::time::sleep(LOOK_UP).await;
-        look_up_again(sessions, args).await;
-    }
-}
-
-/// Keeps a connection to the proxy, until the proxy is not the right one, and shows it. Calls back
-/// for each new connection.
-async fn keep(
-    args: &ProxyClient,
-    sessions: &Sessions<'_>,
-    client: &Client,
-    current: &Mutex<Option<Connection>>,
-    mut connected_again: impl FnMut() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut retry = Retry::new(FOR_EVER, clock::now());
-    let mut waiting = Waiting::default();
-    let mut advanced = clock::now();
-    loop {
-        match sessions.connection(&args.url).await {
-            Ok(connected) => {
-                let connection = connected.connection;
-                let show = |shown| {
-                    *current.lock().unwrap_or_else(PoisonError::into_inner) = shown;
-                };
-                show(Some(connection.clone()));
-                tracing::info!("connected to {}", args.url);
-                connected_again()?;
-                let ended = tokio::select! {
-                    ended = client.run(connection.clone()) => ended,
-                    never = look_up_now_and_then(sessions, args) => match never {},
-                };
-                let reason = match (connection.close_reason(), ended) {
-                    (Some(reason), _) => reason.to_string(),
-                    (None, Ok(error) | Err(error)) => mpquic_h3::describe_connection_error(&error),
-                };
-                show(None);
-                sessions.give_up().await;
-                tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
-                advanced = clock::now();
-                waiting = Waiting::default();
-            }
-            // The clock may be set, or the certificate renewed.
-            Err(failure) if sessions.depends_on_time(&failure) => waiting.tell(&failure),
-            // A retry would fail as well.
-            Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
-                return Err(failure);
-            }
-            Err(failure) => {
-                waiting.tell(&failure);
-                look_up_again(sessions, args).await;
-            }
-        }
-        pause(&mut retry, advanced).await;
-    }
 }
 
 /// An entrance other than a port exists.
@@ -315,6 +198,7 @@ mod tests {
     use mpquic_tokio::ServerConfig;
 
     use super::*;
+    use crate::process::failure::Cause;
     use crate::process::screen::tests::Heard;
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, logged_by, soon};

@@ -139,8 +139,7 @@ pub(crate) async fn run(
 fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
-    transport.send_queue_time = Some(Duration::from_millis(args.idle.send_queue));
-    mpquic_proxy::adapt(&mut transport, STREAMS_OF_STRANGERS);
+    args.idle.adapt(&mut transport, STREAMS_OF_STRANGERS);
     Ok(transport)
 }
 

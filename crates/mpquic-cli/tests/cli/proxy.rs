@@ -9,15 +9,25 @@ use std::time::Duration;
 use crate::{Server, assert_exit, mpquic, run, stderr, wait_until};
 
 /// `mpquic proxy client`, killed when dropped.
-struct Client {
-    child: Child,
+pub(crate) struct Client {
+    pub(crate) child: Child,
     /// Where its entrances are, in the order of its lines.
-    entrances: Vec<SocketAddr>,
+    pub(crate) entrances: Vec<SocketAddr>,
 }
 
 impl Client {
     fn start(server: &Server, entrances: usize, more: &[&str]) -> Self {
-        let url = server.url("");
+        Self::start_at(server.address, server, entrances, more)
+    }
+
+    /// A client of a server that is reached at this address.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        server: &Server,
+        entrances: usize,
+        more: &[&str],
+    ) -> Self {
+        let url = format!("https://{address}");
         let fixed = ["proxy", "client", &url, "--pin", &server.pin];
         let paths = ["--local", "127.0.0.2", "--local", "127.0.0.3"];
         let mut child = mpquic(&[&fixed[..], &paths, more].concat())

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use mpquic_tokio::{Connection, SendDatagramError, StreamId, StreamWatch, VarInt}
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
 use crate::class::{Class, ClassRule, FlowKind};
@@ -51,6 +51,8 @@ const DNS_IDLE: Duration = Duration::from_secs(10);
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// Most payloads of a flow that wait for room on its stream.
 const LARGE: usize = 64;
+/// After a proxy has announced its end, new flows wait this long for the next connection.
+const SUCCESSION: Duration = Duration::from_secs(10);
 /// Longest wait for the proxy's settings.
 const SETTINGS: Duration = Duration::from_secs(5);
 
@@ -130,6 +132,8 @@ struct Shared {
     authorization: Option<HeaderValue>,
     /// `None` without a connection.
     session: watch::Sender<Option<Session>>,
+    /// New flows wait for a connection until then.
+    patient_until: Mutex<Option<Instant>>,
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
@@ -175,6 +179,7 @@ impl Client {
             options,
             authorization,
             session: watch::Sender::new(None),
+            patient_until: Mutex::default(),
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
@@ -184,8 +189,17 @@ impl Client {
         }))
     }
 
-    fn session(&self) -> Result<Session, NoFlow> {
+    /// The connection for a new flow. A proxy that announced its end probably has a successor soon.
+    async fn session(&self) -> Result<Session, NoFlow> {
+        let patience = *self.patient_until();
+        if let Some(until) = patience {
+            let _ = timeout_at(until, self.connected()).await;
+        }
         self.0.session.borrow().clone().ok_or(NoFlow::Unconnected)
+    }
+
+    fn patient_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        (self.0.patient_until.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a connection that can carry flows.
@@ -193,6 +207,14 @@ impl Client {
         let mut session = self.0.session.subscribe();
         // This client owns the sender, so the channel stays open.
         let _ = session.wait_for(Option::is_some).await;
+    }
+
+    /// Waits until there is no connection that can carry new flows: none yet, the last one ended, or its proxy
+    /// announced its end.
+    pub async fn left(&self) {
+        let mut session = self.0.session.subscribe();
+        // This client owns the sender, so the channel stays open.
+        let _ = session.wait_for(Option::is_none).await;
     }
 
     /// Counts of finished work, and of open flows.
@@ -260,7 +282,7 @@ impl Client {
             let carries_udp = known.enable_extended_connect() && known.enable_datagram();
             announce.send_if_modified(|old| carries_udp && !std::mem::replace(old, true));
             if settings.is_closing() {
-                self.leave(&demux);
+                self.leave_orderly(&demux);
             }
             step
         });
@@ -270,6 +292,16 @@ impl Client {
         };
         self.leave(&demux);
         Ok(error)
+    }
+
+    /// As [`Self::leave`], after the proxy has announced its end.
+    fn leave_orderly(&self, demux: &Arc<Demux>) {
+        let is_left = |session: &Session| Arc::ptr_eq(&session.demux, demux);
+        if self.0.session.borrow().as_ref().is_some_and(is_left) {
+            // The time comes first, for new flows look at it first.
+            *self.patient_until() = Some(Instant::now() + SUCCESSION);
+            self.leave(demux);
+        }
     }
 
     /// Opens no further flows over the connection of this demultiplexer.
@@ -331,7 +363,7 @@ impl Client {
         };
         match is_rejected && session.requests.is_closing() {
             true => {
-                self.leave(&session.demux);
+                self.leave_orderly(&session.demux);
                 NoFlow::Unconnected
             }
             false => NoFlow::Broken,
@@ -380,10 +412,16 @@ impl Client {
         target: &Target,
         marked: Option<Class>,
     ) -> Result<TcpFlow, NoFlow> {
-        let session = self.session()?;
-        let uri = http::Uri::builder().authority(target.to_string());
         let said = self.said(target, marked);
-        let accepted = self.ask(&session, self.request(uri, said)?).await?;
+        let (session, accepted) = loop {
+            let session = self.session().await?;
+            let uri = http::Uri::builder().authority(target.to_string());
+            match self.ask(&session, self.request(uri, said)?).await {
+                // The proxy announced its end before it took the request: the next connection may carry the flow.
+                Err(NoFlow::Unconnected) => {}
+                accepted => break (session, accepted?),
+            }
+        };
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
         Ok(TcpFlow {
             flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
@@ -398,7 +436,7 @@ impl Client {
         wanted: &Wanted,
         deliver: Arc<dyn Deliver>,
     ) -> Result<DatagramFlow, NoFlow> {
-        let session = self.session()?;
+        let session = self.session().await?;
         if !session.carries_udp().await {
             return Err(NoFlow::NoUdp);
         }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_proxy::{Client, ClientOptions, NoFlow, Server, Target};
+use mpquic_proxy::{Client, ClientOptions, Server, Target};
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -66,25 +66,22 @@ async fn new_flows_wait_for_the_next_connection() -> TestResult {
     flow.write_all(b"before").await?;
     within("echo", flow.read_exact(&mut heard)).await??;
     tell.send(()).map_err(|()| "it has ended")?;
-    let is_left = async {
-        // At first the proxy has not said so.
-        while !matches!(client.connect(&target).await, Err(NoFlow::Unconnected)) {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("its word", is_left).await?;
+    within("its word", client.left()).await?;
     flow.write_all(b"during").await?;
     within("echo", flow.read_exact(&mut heard)).await??;
     assert_eq!(&heard, b"during");
 
-    let waiting = tokio::spawn({
-        let client = client.clone();
-        async move { client.connected().await }
-    });
-    let _new = connect(&endpoint, next.address, &client).await?;
-    within("the next connection", waiting).await??;
     let other = tokio::net::TcpStream::connect(entrance.address()).await?;
-    assert_eq!(exchange(other, b"after").await?, b"after");
+    let waiting = tokio::spawn(async move { exchange(other, b"after").await });
+    let direct = tokio::spawn({
+        let (client, target) = (client.clone(), target.clone());
+        async move { client.connect(&target).await.map(drop) }
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished() && !direct.is_finished());
+    let _new = connect(&endpoint, next.address, &client).await?;
+    assert_eq!(within("the waiting flow", waiting).await???, b"after");
+    assert_eq!(within("the waiting request", direct).await??, Ok(()));
     flow.write_all(b"behind").await?;
     within("echo", flow.read_exact(&mut heard)).await??;
     assert_eq!(&heard, b"behind");
@@ -94,4 +91,17 @@ async fn new_flows_wait_for_the_next_connection() -> TestResult {
     let other = tokio::net::TcpStream::connect(entrance.address()).await?;
     assert_eq!(exchange(other, b"last").await?, b"last");
     Ok::<_, Error>(())
+}
+
+/// Programs see an error at once while nothing promises a connection.
+#[tokio::test(start_paused = true)]
+async fn without_an_announced_end_new_flows_fail_at_once() -> TestResult {
+    let client = Client::new(ClientOptions::new("localhost".parse()?));
+    let began = tokio::time::Instant::now();
+    let target = Target::from(loopback());
+    let failed = client.connect(&target).await.err();
+    assert_eq!(failed, Some(mpquic_proxy::NoFlow::Unconnected));
+    assert!(began.elapsed().is_zero());
+    client.left().await;
+    Ok(())
 }
