@@ -34,6 +34,28 @@ pub struct FlowStats {
     pub age: Duration,
 }
 
+/// The flows of one user so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UserStats {
+    /// The user; `None` where users are not known.
+    pub user: Option<String>,
+    /// Open flows.
+    pub open: u64,
+    /// Payload bytes from this side to the other end of the connection between proxy and client, of open flows and of
+    /// flows that are over.
+    pub sent: u64,
+    /// Payload bytes from the other end.
+    pub received: u64,
+}
+
+impl UserStats {
+    fn add(&mut self, carried: &Carried) {
+        self.sent += carried.to_stream.load(Ordering::Relaxed);
+        self.received += carried.from_stream.load(Ordering::Relaxed);
+    }
+}
+
 /// Payload bytes of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
@@ -124,11 +146,19 @@ impl Flow {
     }
 }
 
-/// The open flows, in the order in which they began.
+/// The open flows, and the bytes of flows that are over.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTable {
     next: AtomicU64,
-    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+    flows: Mutex<Flows>,
+}
+
+#[derive(Debug, Default)]
+struct Flows {
+    /// In the order in which they began.
+    open: BTreeMap<u64, Arc<Flow>>,
+    /// The bytes of flows that are over, by user.
+    over: BTreeMap<Option<String>, UserStats>,
 }
 
 /// A flow in the table. Dropping this removes the flow from the table.
@@ -148,12 +178,20 @@ impl Deref for OpenFlow {
 
 impl Drop for OpenFlow {
     fn drop(&mut self) {
-        self.table.lock().remove(&self.flow.id);
+        let mut flows = self.table.lock();
+        flows.open.remove(&self.flow.id);
+        let user = &self.flow.user;
+        let known = flows.over.entry(user.clone());
+        let known = known.or_insert_with(|| UserStats {
+            user: user.clone(),
+            ..UserStats::default()
+        });
+        known.add(&self.flow.carried);
     }
 }
 
 impl FlowTable {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+    fn lock(&self) -> MutexGuard<'_, Flows> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,7 +216,7 @@ impl FlowTable {
             guess: Mutex::new(Guess::new(kind, target.map_or(0, Target::port), said, now)),
             number: AtomicU64::new(0),
         });
-        self.lock().insert(id, flow.clone());
+        self.lock().open.insert(id, flow.clone());
         OpenFlow {
             table: self.clone(),
             flow,
@@ -186,7 +224,52 @@ impl FlowTable {
     }
 
     pub(crate) fn stats(&self) -> Vec<FlowStats> {
-        let flows: Vec<_> = self.lock().values().cloned().collect();
+        let flows: Vec<_> = self.lock().open.values().cloned().collect();
         flows.iter().map(|flow| flow.stats()).collect()
+    }
+
+    /// The users with a flow now or before, in the order of their names. The numbers of bytes only rise.
+    pub(crate) fn users(&self) -> Vec<UserStats> {
+        let flows = self.lock();
+        let mut users = flows.over.clone();
+        for flow in flows.open.values() {
+            let user = users.entry(flow.user.clone()).or_default();
+            user.user.clone_from(&flow.user);
+            user.open += 1;
+            user.add(&flow.carried);
+        }
+        users.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_users_are_those_of_open_flows_and_of_flows_that_are_over() {
+        let table = Arc::new(FlowTable::default());
+        let begin = |user: Option<&str>, bytes: u64| {
+            let flow = table.begin(FlowKind::Tcp, None, user, None);
+            flow.carried.to_stream.fetch_add(bytes, Ordering::Relaxed);
+            flow.carried.from_stream.fetch_add(1, Ordering::Relaxed);
+            flow
+        };
+        let users = || {
+            let users = table.users().into_iter();
+            let users = users.map(|user| (user.user, user.open, user.sent, user.received));
+            users.collect::<Vec<_>>()
+        };
+        assert_eq!(users(), []);
+        let first = begin(Some("alice"), 5);
+        let second = begin(Some("alice"), 7);
+        let other = begin(None, 9);
+        let alice = Some("alice".to_owned());
+        let expected = [(None, 1, 9, 1), (alice.clone(), 2, 12, 2)];
+        assert_eq!(users(), expected);
+        drop(first);
+        assert_eq!(users(), [(None, 1, 9, 1), (alice.clone(), 1, 12, 2)]);
+        drop((second, other));
+        assert_eq!(users(), [(None, 0, 9, 1), (alice, 0, 12, 2)]);
     }
 }

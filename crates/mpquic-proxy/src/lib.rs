@@ -133,7 +133,7 @@ pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
-pub use flow_table::FlowStats;
+pub use flow_table::{FlowStats, UserStats};
 pub use gate::{Gate, Known, NotLetIn};
 pub use listening::listen_tcp;
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};

@@ -35,7 +35,7 @@ use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
-use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow, UserStats};
 use crate::gate::{Gate, Known, NotLetIn};
 use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::{Unchanged, relay};
@@ -163,9 +163,9 @@ pub struct ServerStats {
     pub open_udp: u64,
     /// Open flows of IP packets.
     pub open_ip: u64,
-    /// Payload bytes to targets, of flows that are over.
+    /// Payload bytes to targets.
     pub to_targets: u64,
-    /// Payload bytes from targets, of flows that are over.
+    /// Payload bytes from targets.
     pub from_targets: u64,
     /// Lost payloads: UDP payloads and IP packets from targets that were too large for the paths or
     /// found no room, and IP packets to targets that failed to leave or were too long for their
@@ -197,8 +197,6 @@ struct Shared {
     /// The log has said once that the system allows no ICMP sockets.
     #[cfg(target_os = "linux")]
     no_icmp: std::sync::Once,
-    to_targets: AtomicU64,
-    from_targets: AtomicU64,
     dropped_payloads: Arc<AtomicU64>,
     displaced_udp: AtomicU64,
 }
@@ -230,8 +228,6 @@ impl Server {
             next_identifier: AtomicU16::new(std::process::id() as u16),
             #[cfg(target_os = "linux")]
             no_icmp: std::sync::Once::new(),
-            to_targets: AtomicU64::new(0),
-            from_targets: AtomicU64::new(0),
             dropped_payloads: Arc::default(),
             displaced_udp: AtomicU64::new(0),
         }))
@@ -240,6 +236,11 @@ impl Server {
     /// The open flows, and flows on their way to a target.
     pub fn flows(&self) -> Vec<FlowStats> {
         self.0.flows.stats()
+    }
+
+    /// The users with a flow now or before, with their bytes.
+    pub fn users(&self) -> Vec<UserStats> {
+        self.0.flows.users()
     }
 
     /// Replaces the options for later requests. Open flows keep their options.
@@ -297,12 +298,13 @@ impl Server {
     pub fn stats(&self) -> ServerStats {
         let shared = &self.0;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let users = shared.flows.users();
         ServerStats {
             open_tcp: count(&shared.open_tcp),
             open_udp: count(&shared.open_udp),
             open_ip: count(&shared.open_ip),
-            to_targets: count(&shared.to_targets),
-            from_targets: count(&shared.from_targets),
+            to_targets: users.iter().map(|user| user.received).sum(),
+            from_targets: users.iter().map(|user| user.sent).sum(),
             dropped_payloads: count(&shared.dropped_payloads),
             displaced_udp: count(&shared.displaced_udp),
             request_memory: shared.memory.used(),
@@ -427,8 +429,6 @@ impl ServerConnection {
             Ok(admitted) => call.carry(admitted, stream, &request, name).await,
             Err(refused) => (call.refuse(refused, stream).await, 0, 0),
         };
-        (self.shared.from_targets).fetch_add(sent, Ordering::Relaxed);
-        (self.shared.to_targets).fetch_add(received, Ordering::Relaxed);
         if let Some(observer) = &options.observer {
             observer.on_over(&Over {
                 method,
