@@ -2,9 +2,22 @@
 
 /// Reports that the service is ready, if a service manager listens.
 pub(crate) fn ready() {
+    notify("READY=1\n");
+}
+
+/// Reports that a child of this process is the service from now on.
+pub(crate) fn is_main(child: u32) {
+    notify(&format!("MAINPID={child}\n"));
+}
+
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused, reason = "only systemd listens")
+)]
+fn notify(message: &str) {
     #[cfg(target_os = "linux")]
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
-        && let Err(error) = tell(&socket, b"READY=1\n")
+        && let Err(error) = tell(&socket, message.as_bytes())
     {
         tracing::warn!("cannot notify the service manager: {error}");
     }

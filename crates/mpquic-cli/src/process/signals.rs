@@ -97,6 +97,29 @@ impl Hangups {
     }
 }
 
+/// Requests to hand over to a new process (SIGUSR2). Once this value exists, the signal does not end the process.
+pub(crate) struct Upgrades {
+    #[cfg(unix)]
+    handled: Option<Signal>,
+}
+
+impl Upgrades {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            handled: unless_ignored(SignalKind::user_defined2()).ok().flatten(),
+        }
+    }
+
+    /// Waits for the next SIGUSR2.
+    pub(crate) async fn next(&mut self) {
+        #[cfg(unix)]
+        return next(&mut self.handled).await;
+        #[cfg(not(unix))]
+        std::future::pending().await
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;

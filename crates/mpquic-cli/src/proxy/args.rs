@@ -38,7 +38,8 @@ pub(crate) enum Proxy {
 ///
 /// Prints `listening on ADDR:PORT` for each address to standard output, then the SHA-256
 /// fingerprint of its self-signed certificate, for the option --pin of `mpquic proxy client`.
-/// SIGINT or SIGTERM stops the server after its open flows (--drain-timeout).
+/// SIGINT or SIGTERM stops the server after its open flows (--drain-timeout). SIGUSR2 starts the installed program
+/// with the same options as the next server, and stops this one after its open flows (--upgrade-timeout).
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
     /// File of users, with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
@@ -91,6 +92,10 @@ pub(crate) struct ProxyServer {
     /// the server at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) drain_timeout: u64,
+    /// After SIGUSR2, which starts the installed program in this server's place, let open flows continue here for up
+    /// to this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    pub(crate) upgrade_timeout: u64,
     /// Also read options from this TOML file: keys are the names of options, such as `max-flows = 100`. The
     /// command line overrides the file. SIGHUP reads the file, the credentials and the certificate again:
     /// users, rules and limits of flows change, open flows go on

@@ -9,15 +9,17 @@ use mpquic_proxy::shares::Taker;
 use mpquic_proxy::{
     Access, Credentials, MAX_FIELDS, Observe, Over, STREAMS_OF_STRANGERS, Server, ServerOptions,
 };
+use mpquic_tokio::ServerConfig;
 
 use crate::options::Alpn;
 use crate::options::credentials::read_credentials;
+use crate::options::trust::Fingerprint;
 use crate::process::clock;
 use crate::process::descriptors;
 use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::process::service_manager;
-use crate::process::signals::Hangups;
+use crate::process::signals::{Hangups, Upgrades};
 use crate::proxy::args::ProxyServer;
 use crate::proxy::status::{Role, Status};
 use crate::serve;
@@ -26,6 +28,7 @@ use crate::serve::endpoints::Endpoints;
 use crate::serve::http3::serve_requests;
 use crate::serve::limits;
 use crate::serve::observer::{Observer, Text};
+use crate::serve::succession::Succession;
 use crate::text::count::count;
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
@@ -71,7 +74,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     args.listening.client_ca = args.client_ca.take();
     let report = Arc::new(Report::default());
-    let hangups = Hangups::new();
+    let (hangups, upgrades) = (Hangups::new(), Upgrades::new());
     let proxy = Server::new(options(&args, report.clone())?);
     let listening = &args.listening;
     let transport = transport(&args)?;
@@ -121,18 +124,39 @@ pub(crate) async fn run(
         let connections: Vec<_> = connections.map(|(_, connection)| connection).collect();
         Status::new(Role::Server, &connections, &watched.flows())
     };
-    let _answering = args.status.answer(Role::Server, status)?;
+    let answering = args.status.answer(Role::Server, status)?;
     service_manager::ready();
     let endpoints = server.endpoints.clone();
     let serving = async {
         tokio::select! {
             () = serve::accept(&endpoints, listening.retry, serve, draining) => {}
-            never = reload((&proxy, &endpoints, &report), read_again, hangups) => match never {},
+            never = reload((&proxy, &endpoints, &report), &read_again, hangups) => match never {},
         }
     };
     let limit = Duration::from_secs(args.drain_timeout);
-    server.run(serving, limit).await;
+    let succession = Succession {
+        upgrades,
+        check: Box::new(|| renewed(&read_again, &report).map(drop)),
+        beside: Some(Box::new(answering)),
+        limit: Duration::from_secs(args.upgrade_timeout),
+    };
+    server.run(serving, limit, Some(succession)).await;
     Ok(())
+}
+
+/// What files and options say now, for the proxy and its endpoints, with the name of the certificate.
+fn renewed(
+    read_again: impl Fn() -> Result<ProxyServer, Failure>,
+    report: &Arc<Report>,
+) -> Result<(ServerOptions, ServerConfig, Fingerprint), Failure> {
+    let mut args = read_again()?;
+    args.listening.client_ca = args.client_ca.take();
+    let listening = &args.listening;
+    let identity = listening.identity()?;
+    let options = options(&args, report.clone())?;
+    let (transport, most) = (transport(&args)?, args.max_connections);
+    let config = listening.config(&identity, &ALPN, transport, most)?;
+    Ok((options, config, identity.fingerprint()?))
 }
 
 /// Limits for a client's connection before its first right credential.
@@ -155,20 +179,14 @@ async fn reload(
         if let Some(observer) = report.0.get() {
             observer.reopen_log();
         }
-        let renewed = || {
-            let mut args = read_again()?;
-            args.listening.client_ca = args.client_ca.take();
-            let listening = &args.listening;
-            let identity = listening.identity()?;
-            let options = options(&args, report.clone())?;
-            let (transport, most) = (transport(&args)?, args.max_connections);
-            let config = listening.config(&identity, &ALPN, transport, most)?;
+        let renew = || {
+            let (options, config, fingerprint) = renewed(&read_again, report)?;
             let replaced = endpoints.set_server_config(config);
             replaced.map_err(Failure::usage)?;
             proxy.set_options(options);
-            identity.fingerprint()
+            Ok::<_, Failure>(fingerprint)
         };
-        match renewed() {
+        match renew() {
             Ok(fingerprint) => tracing::info!(
                 "read again: credentials, rules and limits of flows, and certificate {fingerprint}"
             ),
@@ -217,13 +235,34 @@ fn figures(proxy: &Server) -> String {
     ] {
         text.sample(&format!("{{kind=\"{kind}\"}}"), count as f64);
     }
-    let help = "Payload bytes of flows that are over.";
+    let help = "Payload bytes, of open flows as well.";
     text.family("mpquic_proxy_bytes_total", "counter", help);
     for (direction, count) in [
         ("to_targets", stats.to_targets),
         ("from_targets", stats.from_targets),
     ] {
         text.sample(&format!("{{direction=\"{direction}\"}}"), count as f64);
+    }
+    let users = proxy.users();
+    let users = || users.iter().map(|of| (label(of.user.as_deref()), of));
+    text.family(
+        "mpquic_proxy_user_flows",
+        "gauge",
+        "Open flows of each user.",
+    );
+    for (user, of) in users() {
+        text.sample(&format!("{{user=\"{user}\"}}"), of.open as f64);
+    }
+    let (name, help) = (
+        "mpquic_proxy_user_bytes_total",
+        "Payload bytes of each user.",
+    );
+    text.family(name, "counter", help);
+    for (user, of) in users() {
+        for (direction, count) in [("to_targets", of.received), ("from_targets", of.sent)] {
+            let labels = format!("{{user=\"{user}\",direction=\"{direction}\"}}");
+            text.sample(&labels, count as f64);
+        }
     }
     let help = "UDP payloads and IP packets that were too large, or had no room.";
     let name = "mpquic_proxy_dropped_payloads_total";
@@ -237,11 +276,20 @@ fn figures(proxy: &Server) -> String {
     text.0
 }
 
+/// A user in the label of a metric.
+fn label(user: Option<&str>) -> String {
+    let user = user.unwrap_or("anybody");
+    user.replace('\\', r"\\").replace('"', r#"\""#)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use clap::Parser;
 
     use super::*;
+    use crate::testing::{Anything, Served};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -256,11 +304,22 @@ mod tests {
 
     #[test]
     fn strangers_have_few_streams() {
-        let args = arguments(&["--open", "--max-flows", "100", "--max-paths", "3"]);
+        let limits = [
+            "--max-flows",
+            "100",
+            "--max-paths",
+            "3",
+            "--max-outage",
+            "60",
+        ];
+        let args = arguments(&[&["--open"], &limits[..]].concat());
         let transport = transport(&args).unwrap();
         assert_eq!(transport.max_concurrent_bidi_streams, 16);
         assert!(transport.datagram_receive_buffer.is_some());
         assert_eq!(transport.max_concurrent_paths, 3);
+        assert_eq!(transport.max_idle_timeout, Some(Duration::from_secs(60)));
+        let usual = super::transport(&arguments(&["--open"])).unwrap();
+        assert_eq!(usual.max_idle_timeout, Some(Duration::from_secs(900)));
     }
 
     #[test]
@@ -304,10 +363,14 @@ mod tests {
 mpquic_proxy_flows{kind=\"tcp\"} 0
 mpquic_proxy_flows{kind=\"udp\"} 0
 mpquic_proxy_flows{kind=\"ip\"} 0
-# HELP mpquic_proxy_bytes_total Payload bytes of flows that are over.
+# HELP mpquic_proxy_bytes_total Payload bytes, of open flows as well.
 # TYPE mpquic_proxy_bytes_total counter
 mpquic_proxy_bytes_total{direction=\"to_targets\"} 0
 mpquic_proxy_bytes_total{direction=\"from_targets\"} 0
+# HELP mpquic_proxy_user_flows Open flows of each user.
+# TYPE mpquic_proxy_user_flows gauge
+# HELP mpquic_proxy_user_bytes_total Payload bytes of each user.
+# TYPE mpquic_proxy_user_bytes_total counter
 # HELP mpquic_proxy_dropped_payloads_total UDP payloads and IP packets that were too large, or had no room.
 # TYPE mpquic_proxy_dropped_payloads_total counter
 mpquic_proxy_dropped_payloads_total 0
@@ -319,5 +382,60 @@ mpquic_proxy_displaced_udp_flows_total 0
 mpquic_proxy_request_memory_bytes 0
 ";
         assert_eq!(figures(&Server::new(options)), expected);
+        assert_eq!(label(None), "anybody");
+        assert_eq!(label(Some(r#"a"b\c"#)), r#"a\"b\\c"#);
+    }
+
+    /// Names, kinds and labels of the metrics in the queries of the dashboard are those of the metrics page.
+    #[tokio::test]
+    async fn the_dashboard_asks_for_metrics_that_there_are() {
+        let served = Served::start(Anything::new(1), limits::Limits::default(), Alpn::H3);
+        let client = served.connect(1000).await;
+        let observer = Observer::new(None);
+        let _observed = observer.on_connection(&client);
+        let proxy = Server::new(options(&arguments(&["--open"]), Arc::default()).unwrap());
+        let page = observer.metrics(&served.endpoints) + &figures(&proxy);
+        let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let kinds: BTreeMap<_, _> = kinds.filter_map(|line| line.split_once(' ')).collect();
+        let dashboard = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../packaging/grafana/mpquic-proxy.json"
+        );
+        let dashboard = std::fs::read_to_string(dashboard).unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+        let mut asked = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                let (before, rest) = query.split_once("mpquic_").unwrap();
+                let end = rest.find('{').unwrap();
+                let name = format!("mpquic_{}", &rest[..end]);
+                let kind = kinds.get(&*name).copied();
+                let is_rate = before.ends_with("rate(") || before.ends_with("increase(");
+                let expected = if is_rate { "counter" } else { "gauge" };
+                assert_eq!(kind, Some(expected), "{query}");
+                // The labels of samples. Users, requests and paths have no sample yet.
+                let by = before.split_once("by (").map_or("", |(_, rest)| rest);
+                let by = by.split_once(')').map_or("", |(labels, _)| labels);
+                let source = concat!(
+                    include_str!("server.rs"),
+                    include_str!("../serve/observer.rs")
+                );
+                for label in by.split(", ").filter(|label| !label.is_empty()) {
+                    let written = [format!("{label}=\\\"{{"), format!("{label}=\"")];
+                    let is_label = source.contains(&written[0]) || page.contains(&written[1]);
+                    assert!(is_label, "{label} of {query}");
+                    let legend = target["legendFormat"].as_str().unwrap();
+                    assert!(legend.contains(&format!("{{{{{label}}}}}")), "{legend}");
+                }
+                asked.insert(name);
+            }
+        }
+        let of_proxy = kinds
+            .keys()
+            .filter(|name| name.starts_with("mpquic_proxy_"));
+        for name in of_proxy {
+            assert!(asked.contains(*name), "no panel shows {name}");
+        }
     }
 }

@@ -49,6 +49,12 @@ impl Endpoints {
         }
     }
 
+    /// Lets another process bind the addresses, and keeps the connections. Workers cannot do that.
+    pub(crate) fn release_addresses(&self) -> io::Result<()> {
+        let endpoint = self.only().ok_or(io::ErrorKind::Unsupported)?;
+        endpoint.release_addresses()
+    }
+
     /// The addresses, equal for all endpoints.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         let first = self.0.first();

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::serve::limits;
 use crate::serve::live_page;
 use crate::serve::metrics_server::{self, Tell, Told};
 use crate::serve::observer::Observer;
+use crate::serve::succession::{self, Succession, generation};
 
 /// The port without --listen.
 const DEFAULT_PORT: u16 = 4433;
@@ -69,9 +71,10 @@ pub(crate) struct Listening {
     /// trip
     #[arg(long)]
     pub(crate) retry: bool,
-    /// Directory for the self-signed certificate and its key, which clients can pin over restarts
+    /// Directory for the self-signed certificate and its key, which clients can pin over restarts. With
+    /// --cert, only clients of an earlier server use that key, to learn of a restart
     /// [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
-    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
+    #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Append a line for each request to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -128,7 +131,7 @@ impl Listening {
             Some(_) => None,
             None => Some(identity.fingerprint()?),
         };
-        let reset_key = self.reset_key(&identity);
+        let reset_key = self.reset_key(&identity, generation());
         let config = self.config(&identity, alpn, transport, max_connections)?;
         let log = self.access_log.as_deref();
         let log = log.map(|path| open_log(path, self.access_log_format));
@@ -240,13 +243,28 @@ impl Listening {
     /// knows a server's connection IDs could make another server with the same key reveal the
     /// tokens of its resets (RFC 9000 section 21.11). So each address has its own key. An address
     /// that is not chosen yet has no lasting key, and neither has a certificate of --cert, which
-    /// other machines may have as well.
-    fn reset_key(&self, identity: &Identity) -> Option<[u8; 32]> {
-        let is_elsewhere = self.cert.is_some();
-        if is_elsewhere || self.listen.iter().any(|address| address.port() == 0) {
+    /// other machines may have as well: there the key is that of the certificate in --state. A successor has another key: it must not reset connections of its predecessor.
+    fn reset_key(&self, identity: &Identity, generation: u64) -> Option<[u8; 32]> {
+        let own = match (&self.cert, &self.state) {
+            (None, _) => None,
+            (Some(_), None) => return None,
+            (Some(_), Some(directory)) => match Identity::kept(directory, &self.listen) {
+                Ok((own, _)) => Some(own),
+                Err(failure) => {
+                    tracing::warn!("{}; clients learn of a restart late", failure.message());
+                    return None;
+                }
+            },
+        };
+        let identity = own.as_ref().unwrap_or(identity);
+        if self.listen.iter().any(|address| address.port() == 0) {
             return None;
         }
-        Some(identity.derived_key(&format!("mpquic stateless resets {:?}", self.listen)))
+        let mut purpose = format!("mpquic stateless resets {:?}", self.listen);
+        if generation > 0 {
+            purpose += &format!(", process {generation}");
+        }
+        Some(identity.derived_key(&purpose))
     }
 
     /// The identity of earlier servers of this user, or a new one.
@@ -338,39 +356,87 @@ impl Server {
     }
 
     /// Serves until a signal arrives, then finishes open requests, until `limit` or a second signal
-    /// ends them.
-    pub(crate) async fn run(self, serving: impl Future<Output = ()>, limit: Duration) {
-        until_drained(serving, self.drain, self.signals, limit).await;
-        if let Some(metrics) = self.metrics {
-            metrics.abort();
+    /// ends them. With a `succession`, another process can have the addresses meanwhile, and the server starts one
+    /// itself when it is asked to.
+    pub(crate) async fn run(
+        mut self,
+        serving: impl Future<Output = ()>,
+        limit: Duration,
+        succession: Option<Succession<'_>>,
+    ) {
+        tokio::pin!(serving);
+        if let Some(limit) = self.until_end(serving.as_mut(), limit, succession).await {
+            self.drain(serving, limit).await;
         }
+        self.stop_metrics().await;
         let closed = self.endpoints.close(NO_ERROR, ENDS);
         let _ = tokio::time::timeout(CLOSE_TIME, closed).await;
         self.observer.finish();
     }
-}
 
-async fn until_drained(
-    serving: impl Future<Output = ()>,
-    mut drain: Drain,
-    mut signals: Signals,
-    limit: Duration,
-) {
-    tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => return,
-        () = signals.next() => {}
+    /// Serves until a signal asks for the end. Returns the time for open requests; `None` if `serving` is over.
+    async fn until_end(
+        &mut self,
+        mut serving: Pin<&mut impl Future<Output = ()>>,
+        limit: Duration,
+        succession: Option<Succession<'_>>,
+    ) -> Option<Duration> {
+        let Some(mut succession) = succession else {
+            return tokio::select! {
+                () = &mut serving => None,
+                () = self.signals.next() => Some(limit),
+            };
+        };
+        loop {
+            tokio::select! {
+                () = &mut serving => return None,
+                () = self.signals.next() => {
+                    // Without a successor the addresses are free for whoever starts one.
+                    if let Err(error) = self.endpoints.release_addresses() {
+                        tracing::debug!(%error, "the addresses stay");
+                    }
+                    return Some(limit);
+                }
+                () = succession.upgrades.next() => {}
+            }
+            match (succession.check)() {
+                Err(failure) => tracing::error!("no successor: {}", failure.message()),
+                Ok(()) => match self.endpoints.release_addresses() {
+                    Err(error) => tracing::error!("no successor: {error}"),
+                    Ok(()) => {
+                        self.stop_metrics().await;
+                        drop(succession.beside.take());
+                        match succession::start() {
+                            Ok(child) => tracing::info!("process {} takes over", child.id()),
+                            Err(error) => tracing::error!("cannot start a successor: {error}"),
+                        }
+                        return Some(succession.limit);
+                    }
+                },
+            }
+        }
     }
-    drain.begin();
-    tracing::info!(
-        "stopping: open requests get up to {} s; a second signal stops at once",
-        limit.as_secs()
-    );
-    tokio::select! {
-        () = &mut serving => {}
-        () = drain.done() => tracing::info!("every request was answered"),
-        () = tokio::time::sleep(limit) => tracing::warn!("open requests are cut off"),
-        () = signals.next() => tracing::warn!("second signal: open requests are cut off"),
+
+    async fn stop_metrics(&mut self) {
+        if let Some(metrics) = self.metrics.take() {
+            metrics.abort();
+            let _ = metrics.await;
+        }
+    }
+
+    /// Finishes open requests, until `limit` or a second signal ends them.
+    async fn drain(&mut self, serving: Pin<&mut impl Future<Output = ()>>, limit: Duration) {
+        self.drain.begin();
+        tracing::info!(
+            "stopping: open requests get up to {} s; a second signal stops at once",
+            limit.as_secs()
+        );
+        tokio::select! {
+            () = serving => {}
+            () = self.drain.done() => tracing::info!("every request was answered"),
+            () = tokio::time::sleep(limit) => tracing::warn!("open requests are cut off"),
+            () = self.signals.next() => tracing::warn!("second signal: open requests are cut off"),
+        }
     }
 }
 
@@ -482,7 +548,7 @@ mod tests {
     #[test]
     fn resets_have_a_key_that_lasts_where_address_and_certificate_do() {
         let identity = Identity::make(&[]).unwrap();
-        let key = |arguments: &[&str]| listening(arguments).reset_key(&identity);
+        let key = |arguments: &[&str]| listening(arguments).reset_key(&identity, 0);
         let one = key(&["--listen", "127.0.0.1:1"]);
         assert!(one.is_some());
         assert_eq!(key(&["--listen", "127.0.0.1:1"]), one);
@@ -497,9 +563,25 @@ mod tests {
         ] {
             assert_eq!(key(changes), None, "{changes:?}");
         }
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().to_str().unwrap();
+        let kept = [
+            "--listen",
+            "127.0.0.1:1",
+            "--cert",
+            "c",
+            "--key",
+            "k",
+            "--state",
+            state,
+        ];
+        let of_state = key(&kept);
+        assert!(of_state.is_some() && of_state != one && of_state == key(&kept));
         let other = Identity::make(&[]).unwrap();
-        let of_other = listening(&["--listen", "127.0.0.1:1"]).reset_key(&other);
+        let of_other = listening(&["--listen", "127.0.0.1:1"]).reset_key(&other, 0);
         assert!(of_other.is_some() && of_other != one);
+        let next = listening(&["--listen", "127.0.0.1:1"]).reset_key(&identity, 1);
+        assert!(next.is_some() && next != one);
     }
 
     #[test]

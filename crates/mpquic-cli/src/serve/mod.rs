@@ -24,6 +24,7 @@ pub(crate) mod observer;
 pub(crate) mod perf;
 pub(crate) mod rights;
 pub(crate) mod send_file;
+pub(crate) mod succession;
 pub(crate) mod tcp;
 
 use std::convert::Infallible;
@@ -147,7 +148,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
         }
     };
     service_manager::ready();
-    server.run(serving, args.limits.drain_timeout()).await;
+    server.run(serving, args.limits.drain_timeout(), None).await;
     Ok(())
 }
 

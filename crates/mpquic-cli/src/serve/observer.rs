@@ -262,7 +262,7 @@ fn quantiles(mut rtts: Vec<Duration>) -> [(f64, Duration); 3] {
     QUANTILES.map(|part| (part, nearest_rank(&rtts, part).unwrap_or_default()))
 }
 
-/// Families of figures, one after the other. No label has a character that needs an escape.
+/// Families of figures, one after the other. Callers escape the values of labels.
 #[derive(Debug, Default)]
 pub(crate) struct Text(pub(crate) String, &'static str);
 

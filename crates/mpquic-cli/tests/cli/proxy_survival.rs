@@ -189,3 +189,88 @@ fn a_killed_server_is_noticed_at_once() {
     assert!(!answers(&mut flow));
     assert!(began.elapsed() < Duration::from_secs(1));
 }
+
+/// A process that is killed when dropped.
+#[cfg(target_os = "linux")]
+struct Process(String);
+
+#[cfg(target_os = "linux")]
+impl Process {
+    fn signal(&self, signal: &str) {
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args([signal, &self.0]).status().unwrap().success());
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mut kill = std::process::Command::new("kill");
+        let _may_be_over = kill.args(["-9", &self.0]).status();
+    }
+}
+
+/// The next server takes new flows, and the first one keeps its own until they end. No flow is lost or refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_upgrade_loses_no_flow() {
+    use std::os::unix::net::UnixDatagram;
+    use std::process::Stdio;
+
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let state = ["--state", &at("state")];
+    // Its pin is that of the others, and its ports are free afterwards.
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics_at = metrics.local_addr().unwrap().to_string();
+    drop(metrics);
+    let mut named = Server::launch(&[&SERVER[..], &state].concat());
+    named.child.kill().unwrap();
+    named.child.wait().unwrap();
+    let manager = UnixDatagram::bind(at("notify")).unwrap();
+    manager.set_read_timeout(Some(6 * SOON)).unwrap();
+    let told = || {
+        let mut message = [0; 100];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let (address, status) = (named.address.to_string(), at("status"));
+    let mut words: Vec<&str> = SERVER.to_vec();
+    words[3] = &address;
+    words.extend(state);
+    words.extend(["--metrics", &metrics_at, "--status-socket", &status]);
+    let mut first = crate::mpquic(&words)
+        .env("NOTIFY_SOCKET", at("notify"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let first_process = Process(first.id().to_string());
+    assert_eq!(told(), "READY=1\n");
+    let forward = format!("127.0.0.1:0:{}", echo());
+    let client = Client::start_at(named.address, &named, 1, &["-L", &forward]);
+    let mut before: Vec<_> = (0..10).map(|_| new_flow(client.entrances[0])).collect();
+
+    first_process.signal("-USR2");
+    let main = told();
+    let successor = main.strip_prefix("MAINPID=").unwrap().trim().to_owned();
+    let successor = Process(successor);
+    // The very next flow is the first server's, or waits rather than fails.
+    before.push(TcpStream::connect(client.entrances[0]).unwrap());
+    assert!(before.iter_mut().all(answers));
+    assert_eq!(told(), "READY=1\n");
+    let mut after = new_flow(client.entrances[0]);
+    assert!(before.iter_mut().all(answers));
+    assert_eq!(first.try_wait().unwrap(), None);
+    crate::assert_exit(&crate::run(&["proxy", "status", &status]), 0);
+    assert!(TcpStream::connect(&metrics_at).is_ok());
+    // The first server ends with its last flow, and the other one goes on.
+    before.clear();
+    wait_until("the end of the first server", || {
+        first.try_wait().unwrap().is_some()
+    });
+    assert!(answers(&mut after));
+    assert!(answers(&mut new_flow(client.entrances[0])));
+    drop(client);
+    successor.signal("-TERM");
+}
