@@ -417,10 +417,11 @@ mpquic_proxy_request_memory_bytes 0
                 // The labels of samples. Users, requests and paths have no sample yet.
                 let by = before.split_once("by (").map_or("", |(_, rest)| rest);
                 let by = by.split_once(')').map_or("", |(labels, _)| labels);
-                let source = concat!(
+                let source = [
                     include_str!("server.rs"),
-                    include_str!("../serve/observer.rs")
-                );
+                    include_str!("../serve/observer.rs"),
+                ]
+                .concat();
                 for label in by.split(", ").filter(|label| !label.is_empty()) {
                     let written = [format!("{label}=\\\"{{"), format!("{label}=\"")];
                     let is_label = source.contains(&written[0]) || page.contains(&written[1]);
