@@ -413,13 +413,13 @@ impl Client {
         marked: Option<Class>,
     ) -> Result<TcpFlow, NoFlow> {
         let said = self.said(target, marked);
-        let (session, accepted) = loop {
+        let accepted = loop {
             let session = self.session().await?;
             let uri = http::Uri::builder().authority(target.to_string());
             match self.ask(&session, self.request(uri, said)?).await {
                 // The proxy announced its end before it took the request: the next connection may carry the flow.
                 Err(NoFlow::Unconnected) => {}
-                accepted => break (session, accepted?),
+                accepted => break accepted?,
             }
         };
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
