@@ -496,7 +496,7 @@ impl Endpoint {
     /// clients, and keeps the open connections: each path gets a socket of its own, connected to the client. A path
     /// that the client opens later, or whose client gets another address, reaches the other process, so it fails; the
     /// connection's other paths continue. A new connection from an address of an open one reaches this endpoint, so clients
-    /// should use new ports.
+    /// should use new ports. The sockets close once their tasks have run.
     ///
     /// The other process must have another key for stateless resets
     /// ([`EndpointOptions::new`](mpquic_core::config::EndpointOptions::new)): otherwise it would end a connection whose

@@ -70,6 +70,25 @@ impl SendQueues {
     }
 }
 
+/// True if the kernel lists a socket without a peer that gets datagrams to `local`.
+pub(crate) fn has_listener(local: SocketAddr) -> bool {
+    let tables = TABLES.into_iter();
+    let mut tables = tables.filter_map(|table| std::fs::read_to_string(table).ok());
+    tables.any(|table| table.lines().any(|line| is_listener(line, local)))
+}
+
+fn is_listener(line: &str, local: SocketAddr) -> bool {
+    let mut fields = line.split_ascii_whitespace();
+    let bound = fields.nth(1).and_then(address);
+    let peer = fields.next().and_then(address);
+    let (Some(bound), Some(peer)) = (bound, peer) else {
+        return false;
+    };
+    let (one, other) = (bound.ip().to_canonical(), local.ip().to_canonical());
+    let overlaps = one == other || one.is_unspecified() || other.is_unspecified();
+    peer.port() == 0 && bound.port() == local.port() && overlaps
+}
+
 /// The pause after a request that took `took`.
 fn pause_after(took: Duration) -> Duration {
     INTERVAL.max(took * SHARE)
@@ -123,6 +142,20 @@ mod tests {
         let local: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
         assert_eq!(row(v6), Some((local, 1)));
         assert_eq!(row(&v4.replace("00000A00", "00000000")), None);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn listeners_have_no_peer() {
+        let is = |line: &str, local: &str| is_listener(line, local.parse().unwrap());
+        let bound = " 8634: 0100007F:01BB 00000000:0000 07 00000A00:00000000 00:00000000";
+        assert!(is(bound, "127.0.0.1:443") && is(bound, "[::]:443"));
+        assert!(!is(bound, "127.0.0.2:443") && !is(bound, "127.0.0.1:444"));
+        let any = bound.replace("0100007F", "00000000");
+        assert!(is(&any, "127.0.0.2:443"));
+        let connected = any.replace("00000000:0000", "0200007F:1F90");
+        assert!(!is(&connected, "127.0.0.2:443"));
+        assert!(!is("sl local_address rem_address", "127.0.0.1:443"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::datagram_socket::DatagramSocket;
 use crate::device::{bind_to_interface, system_source};
 use crate::error_queue::Unreachable;
 use crate::runtime::Runtime;
+#[cfg(target_os = "linux")]
+use crate::send_queues::has_listener;
 use crate::socket_io::Io;
 use crate::worker_socket::{Place, WorkerSocket};
 
@@ -362,17 +364,20 @@ pub(crate) fn bind_shared(
     Ok(socket.into())
 }
 
-/// Binds to an address that connected sockets of a predecessor may still have. While the socket is open, no other one
-/// gets the address.
+/// Binds to an address that connected sockets of a predecessor may still have, but no other listener. While the socket
+/// is open, no further listener gets the address.
 fn bind_behind(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
-    // With an address that the system chooses, a shared one could be chosen.
-    let has_predecessor = cfg!(target_os = "linux") && local.port() != 0;
-    #[cfg(unix)]
-    socket.set_reuse_port(has_predecessor)?;
-    socket.bind(&local.into())?;
-    #[cfg(unix)]
-    socket.set_reuse_port(false)?;
-    Ok(())
+    let bound = socket.bind(&local.into());
+    #[cfg(target_os = "linux")]
+    if let Err(error) = &bound
+        && error.kind() == io::ErrorKind::AddrInUse
+        && !has_listener(local)
+    {
+        socket.set_reuse_port(true)?;
+        socket.bind(&local.into())?;
+        return socket.set_reuse_port(false);
+    }
+    bound
 }
 
 /// A socket for `local`. For all addresses, it has both IP versions, unless `all` addresses to bind

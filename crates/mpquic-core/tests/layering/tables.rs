@@ -167,7 +167,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("runtime", "datagram_socket kernel_socket socket_io"),
             (
                 "socket",
-                "addresses datagram_socket device error_queue runtime socket_io worker_socket",
+                "addresses datagram_socket device error_queue runtime send_queues socket_io worker_socket",
             ),
             ("backups", "socket"),
             ("sockets", "backups runtime send_queues socket"),

@@ -94,6 +94,8 @@ async fn hands_over(at: &str, to: fn(u16) -> SocketAddr) -> Result<(), Error> {
     }
     // The next one as well, while the first still has its connections.
     new.release_addresses()?;
+    // The tasks of the sockets close them.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let newest = server(listened)?;
     let (a, b) = connect(&newest, address).await?;
     exchange(&a, &b).await?;
