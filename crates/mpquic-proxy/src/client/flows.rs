@@ -53,6 +53,8 @@ const UNANSWERED: Duration = Duration::from_secs(30);
 const LARGE: usize = 64;
 /// After a proxy has announced its end, new flows wait this long for the next connection.
 const SUCCESSION: Duration = Duration::from_secs(10);
+/// Longest wait for the GOAWAY behind a rejected request.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Longest wait for the proxy's settings.
 const SETTINGS: Duration = Duration::from_secs(5);
 
@@ -337,8 +339,10 @@ impl Client {
             Ok(Err(NoFlow::Broken))
         };
         let asked = timeout(PATIENCE, asking).await;
-        let (response, mut accepted) = (asked.map_err(|_| NoFlow::Broken)?)
-            .map_err(|error| self.unasked(session, &error))??;
+        let (response, mut accepted) = match asked.map_err(|_| NoFlow::Broken)? {
+            Ok(answered) => answered?,
+            Err(error) => return Err(self.unasked(session, &error).await),
+        };
         if response.status().is_success() {
             return Ok(accepted);
         }
@@ -353,20 +357,28 @@ impl Client {
         }
     }
 
-    /// The reason for a request without an answer. After GOAWAY, the proxy has done nothing for the request, so another
-    /// connection may open the flow.
-    fn unasked(&self, session: &Session, error: &StreamError) -> NoFlow {
+    /// The reason for a request without an answer. After GOAWAY, the proxy has done nothing for a rejected request, so
+    /// another connection may open the flow. The rejection may arrive before the GOAWAY, which is on another stream.
+    async fn unasked(&self, session: &Session, error: &StreamError) -> NoFlow {
         let is_rejected = match error {
             StreamError::RemoteClosing => true,
             StreamError::RemoteTerminate { code, .. } => *code == Code::H3_REQUEST_REJECTED,
             _ => false,
         };
-        match is_rejected && session.requests.is_closing() {
-            true => {
-                self.leave_orderly(&session.demux);
-                NoFlow::Unconnected
-            }
-            false => NoFlow::Broken,
+        if !is_rejected {
+            return NoFlow::Broken;
+        }
+        if session.requests.is_closing() {
+            self.leave_orderly(&session.demux);
+        }
+        let mut current = self.0.session.subscribe();
+        let is_left = |current: &Option<Session>| match current {
+            Some(current) => !Arc::ptr_eq(&current.demux, &session.demux),
+            None => true,
+        };
+        match timeout(GOODBYE, current.wait_for(is_left)).await {
+            Ok(_) => NoFlow::Unconnected,
+            Err(_) => NoFlow::Broken,
         }
     }
 
