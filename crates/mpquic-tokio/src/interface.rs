@@ -417,7 +417,7 @@ pub(crate) async fn watch(
         () = endpoint.over.notified() => {}
         () = follow => {}
     }
-    // Sockets may have been bound while the others were closed.
+    // The endpoint may have bound further sockets during the close of the first sockets.
     endpoint.sockets.remove(|_| true);
 }
 

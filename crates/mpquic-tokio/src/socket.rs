@@ -503,7 +503,7 @@ mod tests {
         assert!(tuple.local.is_ipv4() && a.owns(tuple.local));
     }
 
-    /// If both are requested, each version has its own socket.
+    /// All addresses of both IP versions can be bound: each version has its own socket.
     #[tokio::test]
     async fn all_addresses_of_both_versions_may_be_bound() -> io::Result<()> {
         let ips = ["0.0.0.0", "127.0.0.1", "::"];

@@ -76,7 +76,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
     is_left_out.then_some(told)
 }
 
-/// True if the names are equal, or if one is a pattern that fits the other.
+/// True for equal names, and for a pattern and a name that fits the pattern.
 fn overlap(names: (Option<&String>, Option<&String>)) -> bool {
     match names {
         (Some(one), Some(other)) => fits_interface(one, other) || fits_interface(other, one),
@@ -125,7 +125,7 @@ pub(crate) fn stand_by(
 /// Addresses of an interface among named addresses: sockets of --local ADDR are bound to no
 /// interface.
 fn addresses_of(
-    name: &String,
+    name: &str,
     locals: &[Local],
     listed: &[InterfaceAddress],
 ) -> impl Iterator<Item = IpAddr> {

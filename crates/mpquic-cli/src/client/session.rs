@@ -280,8 +280,8 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// A connection to a URL's server: the last one if it leads there and is open, otherwise a new
-    /// one.
+    /// A connection to a URL's server: the open connection to this server, or a new
+    /// connection.
     pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
         let mut current = self.current.lock().await;
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {

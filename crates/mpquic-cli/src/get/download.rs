@@ -189,7 +189,7 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// Ends it as it is, and tells what the user can do with what is there, if anything.
+    /// Ends the download early, and returns a hint for the user about the received bytes.
     pub(crate) async fn leave(self) -> Option<String> {
         self.sink.leave().await.hint()
     }
@@ -248,7 +248,7 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// What is there, if more can be asked for behind it.
+    /// Length and version of the received bytes, if a request can ask for the rest.
     fn gone_on_with(&self) -> Option<(u64, Stamp)> {
         let stamp = self.version.stamp.clone().filter(|_| self.have > 0)?;
         Some((self.have, stamp))
@@ -404,7 +404,7 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// Gives the file its name, if it is what is `expected`, and tells what the paths did.
+    /// Gives a file with the `expected` checksum its name, and reports the bytes of each path.
     pub(crate) async fn finish(
         self,
         connection: &Connection,

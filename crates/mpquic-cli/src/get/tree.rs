@@ -87,8 +87,8 @@ pub(crate) struct Common {
     held: OnceLock<File>,
 }
 
-/// A listed directory below the requested one. Its waiting entries share this value, so that they
-/// take little memory.
+/// A listed directory below the requested one. The directory's waiting entries share this value, so each
+/// entry takes little memory.
 struct Dir {
     /// The parent directory and the name in it; `None` for the requested directory.
     within: Option<(Arc<Dir>, Box<OsStr>)>,

@@ -41,7 +41,7 @@ impl Silence {
     }
 }
 
-/// Asks for an answer on each path. Datagrams so far may have been tests of paths that never worked.
+/// Asks for an answer on each path. Earlier datagrams may have been tests of paths that never worked.
 pub(super) fn ask(connection: &Connection) {
     for path in connection.paths() {
         // A path that just closed is not asked.

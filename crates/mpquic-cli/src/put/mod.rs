@@ -48,8 +48,8 @@ const FOR_FILES: u32 = 0o700;
 
 /// Send files over all paths at once
 ///
-/// Sends HTTP/3 PUT requests. `mpquic serve --allow-put` accepts them, as do other servers with
-/// this method. `mpquic serve` gives a file its name when it is complete.
+/// Sends HTTP/3 PUT requests. `mpquic serve --allow-put` and other servers with the method PUT
+/// accept these requests. `mpquic serve` gives a file its name when it is complete.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PUT)]
 pub(crate) struct Put {

@@ -630,7 +630,7 @@ mod tests {
         assert!(told.contains("name its link"), "{told}");
     }
 
-    /// If nothing can be kept, a user who asked for it is told.
+    /// Users of `--state` hear of a directory that cannot keep state.
     #[test]
     fn an_identity_is_kept_where_the_user_says() {
         let directory = tempfile::tempdir().unwrap();

@@ -20,8 +20,8 @@ use crate::serve::limits::{self, OpenFile, Stalled};
 use crate::serve::observer::Observer;
 use crate::serve::rights::{Caller, Rights};
 
-/// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
-/// for a client that cancels early.
+/// Bytes read from a file at first. Each further read is twice as long, so a request that is
+/// cancelled early costs few bytes from the disk.
 pub(crate) const FIRST_PIECE: usize = 16 << 10;
 /// The most bytes read from a file at a time.
 const MAX_PIECE: usize = 256 << 10;
@@ -371,7 +371,7 @@ mod tests {
     use crate::serve::limits::{Limits, Shared};
     use crate::testing::Anything;
 
-    /// An outlet with so much room, which is cancelled after so many writes.
+    /// An outlet with `room` bytes of room, cancelled after a number of writes.
     struct Written {
         room: usize,
         sizes: Vec<usize>,

@@ -1,4 +1,8 @@
 //! `mpquic proxy`: flows and programs while links are dark, and while the server is killed or replaced.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests of a program measure its time"
+)]
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -220,7 +224,7 @@ fn an_upgrade_loses_no_flow() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let state = ["--state", &at("state")];
-    // Its pin is that of the others, and its ports are free afterwards.
+    // All servers share a pin, and the first server's ports are free after its end.
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics_at = metrics.local_addr().unwrap().to_string();
     drop(metrics);

@@ -468,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Two tokens do not show that they are from the same connection.
+    /// An observer of two tokens cannot tell a common connection.
     #[test]
     fn rfc_9000_8_1_3_tokens_hide_their_content() {
         let key = Arc::new(TokenKey::new(&[1; 32]));

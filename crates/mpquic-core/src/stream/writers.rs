@@ -19,7 +19,7 @@ const WAKE_IDLE: u64 = 16 << 10;
 
 /// Divides the send window among the streams.
 ///
-/// Streams whose writers want more than they got are hungry. Hungry streams have equal shares of the
+/// A stream is hungry if the window had no room for its writer's last bytes. Hungry streams have equal shares of the
 /// window and of the queue of unsent bytes. A stream without hungry neighbours may fill both. Each
 /// stream may have a minimum of unsent bytes, up to one and a half windows in total: so a new stream
 /// sends at once, and streams that take turns always have a packet for their turn.
@@ -130,7 +130,7 @@ impl Writers {
         half.is_hungry = true;
     }
 
-    /// A half has sent all it has, although its writer was told of room: it is not hungry any more.
+    /// Ends the hunger of a stream without unsent bytes whose writer was told of room.
     #[inline]
     pub(super) fn review(&mut self, key: u32, half: &mut SendHalf) {
         if half.is_hungry && half.counted.unsent == 0 && !self.blocked.contains(key) {

@@ -317,7 +317,7 @@ async fn connection_numbers_are_unique() -> TestResult {
     Ok(())
 }
 
-/// A server that has answered may be slow, but its link may also be dead: another path is tried
+/// After the first answer, silence means a slow server or a dead link: the client tries another path
 /// later than without an answer.
 #[tokio::test(start_paused = true)]
 async fn other_addresses_wait_longer_after_an_answer() -> TestResult {

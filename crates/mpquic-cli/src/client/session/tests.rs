@@ -60,7 +60,7 @@ fn looking_sends_no_request() {
     assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
 }
 
-/// Connections one after the other, each while it is useful.
+/// A session replaces a connection after the end of the connection's use.
 #[tokio::test]
 async fn a_connection_is_used_until_it_is_given_up() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
