@@ -253,7 +253,7 @@ impl Guess {
                 self.total += bytes as u64;
                 return None;
             }
-            Source::Port => self.source = Source::Traffic,
+            Source::Port => (self.source, self.began) = (Source::Traffic, now),
             Source::Traffic => {}
         }
         let elapsed = now.saturating_duration_since(self.began);

@@ -91,7 +91,7 @@ pub struct TransportOptions {
     /// leaves `send_window` as the only limit.
     pub send_queue_time: Option<Duration>,
     /// With `true`, more urgent data cannot starve less urgent data. Streams of each lower priority get at least a
-    /// tenth of the bytes, as long as at most three priorities wait; each further priority makes the part smaller.
+    /// tenth of the bytes, as long as at most four priorities wait; each further priority makes the part smaller.
     /// Streams get a tenth beside DATAGRAMs, and a stream that begins to wait goes ahead of DATAGRAMs with one packet.
     /// With `false`, the default, more urgent data goes first as long as any waits.
     pub priority_floor: bool,

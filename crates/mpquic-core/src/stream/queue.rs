@@ -4,8 +4,8 @@
 const NONE: u32 = u32::MAX;
 
 /// With a floor, each byte of a priority counts as one byte owed to each lower priority for this
-/// number of bytes: two lower priorities then have a tenth each.
-const BYTES_FOR_ONE: u64 = 8;
+/// number of bytes: three lower priorities then have a tenth each.
+const BYTES_FOR_ONE: u64 = 7;
 /// A priority goes first once this number of bytes is owed to it: a packet.
 const OWED_PACKET: u64 = 1200;
 /// No more bytes than this are owed, so that a priority cannot hold up the others for long.
@@ -222,7 +222,7 @@ fn set_place(nodes: &mut [Node], key: u32, place: Place) {
 
 impl StreamQueue {
     /// An empty queue. With a floor, keys of each lower priority get at least a tenth of the bytes, as
-    /// long as at most three priorities are queued.
+    /// long as at most four priorities are queued.
     pub(super) fn with_floor(has_floor: bool) -> Self {
         Self {
             has_floor,
