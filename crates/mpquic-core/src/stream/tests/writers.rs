@@ -181,7 +181,10 @@ fn unsent_bytes_are_those_of_a_time() {
     let slow = at_rate(&mut greedy, 1_000_000);
     assert!((110_000..=150_000).contains(&slow), "{slow}");
     let least = at_rate(&mut greedy, 0) >> 10;
-    assert!((10..=16).contains(&least), "at least a few packets: {least}");
+    assert!(
+        (10..=16).contains(&least),
+        "at least a few packets: {least}"
+    );
     // The second stream has half of the queue, and a minimum at once.
     greedy.fill(1);
     greedy.sent.fill(0);
