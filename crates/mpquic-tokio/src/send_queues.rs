@@ -71,12 +71,14 @@ impl SendQueues {
 }
 
 /// True if the kernel lists a socket without a peer that gets datagrams to `local`.
+#[cfg(target_os = "linux")]
 pub(crate) fn has_listener(local: SocketAddr) -> bool {
     let tables = TABLES.into_iter();
     let mut tables = tables.filter_map(|table| std::fs::read_to_string(table).ok());
     tables.any(|table| table.lines().any(|line| is_listener(line, local)))
 }
 
+#[cfg(any(target_os = "linux", test))]
 fn is_listener(line: &str, local: SocketAddr) -> bool {
     let mut fields = line.split_ascii_whitespace();
     let bound = fields.nth(1).and_then(address);
