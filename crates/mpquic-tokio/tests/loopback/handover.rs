@@ -107,7 +107,6 @@ async fn hands_over(at: &str, to: fn(u16) -> SocketAddr) -> Result<(), Error> {
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_go_on_beside_the_next_server() -> Result<(), Error> {
     hands_over("127.0.0.1:0", |port| ([127, 0, 0, 1], port).into()).await?;

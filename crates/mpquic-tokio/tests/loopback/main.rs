@@ -6,6 +6,7 @@ mod cancel;
 mod connections;
 mod data;
 mod endpoints;
+#[cfg(target_os = "linux")]
 mod handover;
 mod harness;
 #[cfg(target_os = "linux")]
