@@ -9,12 +9,14 @@ use thiserror::Error;
 
 /// Networks that are no part of the public Internet, by the registries of RFC 6890: this network,
 /// private, shared, loopback, link-local, protocol assignments, documentation, relays, benchmarks,
-/// multicast, reserved, broadcast.
-const SPECIAL_V4: [([u8; 4], u8); 15] = [
+/// multicast, reserved, broadcast. 168.63.129.16 is public, but leads to the service of a cloud (Azure) for its
+/// own machines.
+const SPECIAL_V4: [([u8; 4], u8); 16] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
+    ([168, 63, 129, 16], 32),
     ([169, 254, 0, 0], 16),
     ([172, 16, 0, 0], 12),
     ([192, 0, 0, 0], 24),
@@ -143,12 +145,13 @@ impl Rules {
             (addresses.iter())
                 .any(|address| rules.iter().any(|rule| rule.names(*address, target.port())))
         };
-        if names(&self.deny, &itself) || names(&self.deny, &embedded(address)) {
+        let embedded = embedded(address);
+        if names(&self.deny, &itself) || names(&self.deny, &embedded) {
             return false;
         }
         let is_public = || match translated {
             Some(translated) => is_public_v4(translated),
-            None => is_public(address),
+            None => is_public(address) && embedded.iter().copied().all(is_public),
         };
         names(&self.allow, &itself) || !self.only_allowed && is_public()
     }
@@ -276,6 +279,10 @@ mod tests {
         let rules = Rules::default();
         for allowed in [
             "1.1.1.1",
+            "2606:4700::5efe:1.1.1.1",
+            "2606:4700::5eff:10.0.0.1",
+            "168.63.129.15",
+            "168.63.129.17",
             "100.63.255.255",
             "172.32.0.1",
             "192.0.1.1",
@@ -295,6 +302,12 @@ mod tests {
             "100.64.0.1",
             "127.0.0.1",
             "127.255.255.254",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
+            "64:ff9b::168.63.129.16",
+            "2606:4700::5efe:10.0.0.1",
+            "2606:4700::200:5efe:127.0.0.1",
+            "2606:4700::5efe:168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",
