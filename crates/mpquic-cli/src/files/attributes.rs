@@ -2,8 +2,6 @@
 //! `mpquic put` sends both in fields that other servers ignore.
 
 use std::fs::{File, Metadata};
-#[cfg(unix)]
-use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use http::header::{HeaderMap, HeaderName, LAST_MODIFIED};
@@ -117,27 +115,6 @@ impl Attributes {
             .zip(other.mode)
             .is_none_or(|(one, other)| one == other)
     }
-}
-
-/// The permissions withheld from files of this process (umask).
-#[cfg(unix)]
-pub(crate) fn umask() -> u32 {
-    use rustix::fs::Mode;
-    use rustix::process::umask;
-    static UMASK: OnceLock<Mode> = OnceLock::new();
-    // The system tells the value only in exchange for another one. Files of other threads are private meanwhile.
-    let mask = UMASK.get_or_init(|| {
-        let mask = umask(Mode::RWXG | Mode::RWXO);
-        umask(mask);
-        mask
-    });
-    let is_set = |bit: &u32| mask.contains(Mode::from_bits_truncate(1 << bit));
-    (0..9).filter(is_set).map(|bit| 1_u32 << bit).sum()
-}
-
-#[cfg(not(unix))]
-pub(crate) fn umask() -> u32 {
-    0
 }
 
 /// Permissions as octal digits.

@@ -23,7 +23,6 @@ use futures_util::stream::{self, StreamExt};
 use http::{Method, Uri};
 
 use crate::client::session::{Purpose, Sessions};
-use crate::files::attributes::umask;
 use crate::get::args::{Get, Reconnect};
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
@@ -35,6 +34,7 @@ use crate::get::sink::Destination;
 use crate::get::tree::{Common, Place, Tree};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
+use crate::process::umask::umask;
 use crate::rate::pace::Pace;
 use crate::report::Report;
 use crate::report::live::Direction;

@@ -7,3 +7,4 @@ pub(crate) mod screen;
 pub(crate) mod service_manager;
 pub(crate) mod signals;
 pub(crate) mod state;
+pub(crate) mod umask;

@@ -348,9 +348,9 @@ fn cut(table: &str, columns: u16, rows: u16) -> String {
 #[cfg(unix)]
 mod socket {
     use std::ffi::OsString;
-    use std::fs::{self, Permissions};
+    use std::fs;
     use std::io::{ErrorKind, Read};
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::fs::FileTypeExt;
     use std::os::unix::net::UnixStream;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
@@ -360,6 +360,7 @@ mod socket {
 
     use super::{Role, Status, StatusSocket};
     use crate::process::failure::{Cause, Failure};
+    use crate::process::umask::with_private_files;
     use crate::text::json;
 
     /// Longest wait for an answer.
@@ -438,9 +439,8 @@ mod socket {
         {
             fs::remove_file(path).map_err(about)?;
         }
-        let listener = UnixListener::bind(path).map_err(about)?;
-        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(about)?;
-        Ok(listener)
+        // Not by the path afterwards: another file could be there by then.
+        with_private_files(|| UnixListener::bind(path)).map_err(about)
     }
 
     async fn serve(listener: UnixListener, status: impl Fn() -> Status) {
@@ -491,6 +491,8 @@ mod socket {
 
     #[cfg(test)]
     mod tests {
+        use std::os::unix::fs::PermissionsExt;
+
         use super::*;
         use crate::testing::soon;
 
@@ -517,7 +519,7 @@ mod socket {
             let path = directory.path().join("socket");
             let answering = named(&path).answer(Role::Server, nothing_open).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
+            assert_eq!(mode & 0o077, 0, "{mode:o}");
             for _ in 0..2 {
                 let told = asked(&path).await.unwrap();
                 assert!(
@@ -545,6 +547,28 @@ mod socket {
                 told.ends_with("; name the socket of its --status-socket"),
                 "{told}"
             );
+        }
+
+        /// Whoever may write to the directory could put a link to another file in the place of the socket, before the
+        /// mode of the path changes.
+        #[cfg(target_os = "linux")]
+        #[tokio::test]
+        async fn a_socket_is_private_from_the_start() {
+            use rustix::fs::inotify;
+            let directory = tempfile::tempdir().unwrap();
+            let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+            let kinds = inotify::WatchFlags::CREATE | inotify::WatchFlags::ATTRIB;
+            inotify::add_watch(&events, directory.path(), kinds).unwrap();
+            let path = directory.path().join("socket");
+            let _listener = bind(&path).unwrap();
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0);
+            let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+            let mut reader = inotify::Reader::new(&events, &mut buffer);
+            let first = reader.next().unwrap().events();
+            assert_eq!(first, inotify::ReadFlags::CREATE);
+            let second = reader.next().map(|event| event.events());
+            assert_eq!(second.err(), Some(rustix::io::Errno::AGAIN), "no change");
         }
 
         #[tokio::test]
