@@ -62,7 +62,7 @@ impl KnownHosts {
     /// Adds a new server.
     pub(crate) fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
-            fs::create_dir_all(directory)?;
+            state::make_directory(directory)?;
         }
         let mut file = File::options().append(true).create(true).open(&self.path)?;
         // A single write, because other processes may append lines at the same time.

@@ -12,6 +12,7 @@ use mpquic_proxy::Credential;
 
 use crate::options::parse_url;
 use crate::process::failure::{Cause, Failure};
+use crate::process::state;
 
 /// The port of https.
 const PORT: u16 = 443;
@@ -109,17 +110,8 @@ impl Secrets {
 /// The text of a file that only its owner may read.
 fn private_text(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = file.metadata()?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let told = format!(
-                "others may use the file (its mode is {:04o}): `chmod 600` makes it private",
-                mode & 0o7777
-            );
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, told));
-        }
+    if let Some(told) = state::open_to_others(&file.metadata()?) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, told));
     }
     let mut text = String::new();
     file.read_to_string(&mut text)?;

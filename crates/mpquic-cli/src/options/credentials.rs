@@ -1,14 +1,18 @@
 //! Files of credentials.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use mpquic_proxy::Credential;
 
 use crate::process::failure::{Cause, Failure};
+use crate::process::state;
 
-/// Reads the credentials of a file, one per line. Lines with `#` in front are comments.
+/// Reads the credentials of a file, one per line. Lines with `#` in front are comments. A warning tells if others may
+/// use the file: a service may run as another user than the owner of its file, so this is no error.
 pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read(path).map_err(|error| {
         Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))
     })?;
     let lines = (text.lines().map(str::trim).enumerate())
@@ -35,6 +39,16 @@ pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> 
     }
 }
 
+fn read(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    if let Some(told) = state::open_to_others(&file.metadata()?) {
+        tracing::warn!("--credentials {}: {told}", path.display());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +69,21 @@ mod tests {
             assert!(!failure.message().contains("secret"));
         }
         assert!(read_credentials(&directory.path().join("none")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_use_is_warned_about() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users");
+        std::fs::write(&path, "basic a:secret").unwrap();
+        for (mode, is_told) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let told = crate::testing::logged(|| drop(read_credentials(&path).unwrap()));
+            assert_eq!(told.contains("`chmod 600`"), is_told, "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::options::TlsArgs;
 use crate::options::reach::Reach;
 use crate::options::trust::{Fingerprint, NO_CERTIFICATE, Shown, refused};
 use crate::process::failure::{Cause, Failure};
-use crate::process::state::create_private;
+use crate::process::state::{create_private, make_directory};
 
 /// The file with certificate and private key.
 const FILE: &str = "serve.pem";
@@ -68,7 +68,7 @@ impl Identity {
             let cannot_keep = |error: io::Error| {
                 Cause::File.failed(format_args!("cannot keep {}: {error}", path.display()))
             };
-            fs::create_dir_all(directory).map_err(cannot_keep)?;
+            make_directory(directory).map_err(cannot_keep)?;
             let (made, text) = Self::make_pem(addresses)?;
             match keep(directory, &path, &text) {
                 Ok(()) => return Ok((made, true)),
@@ -207,7 +207,11 @@ fn unusable(error: impl std::fmt::Display) -> Failure {
 /// Writes a private file, whole or not at all. An existing file stays.
 fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
+    // A process with the same number may have left a file, if it was killed.
+    let _ = fs::remove_file(&new);
+    // Only the name of the whole file may be taken by another server.
     let written = create_private(&new)
+        .map_err(io::Error::other)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())
                 .and_then(|()| file.sync_all())
@@ -283,6 +287,34 @@ mod tests {
         let told = "remove the file to make a new identity, which clients have to pin again";
         assert!(failure.message().ends_with(told), "{failure:?}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// Whoever may write to the directory could lead the key to another file, or read the key there.
+    #[cfg(unix)]
+    #[test]
+    fn a_key_goes_to_a_new_file_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let other = directory.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        let state = directory.path().join("a/state");
+        fs::create_dir_all(&state).unwrap();
+        let new = state.join(format!("{FILE}.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&other, &new).unwrap();
+        assert!(Identity::kept(&state, &[]).unwrap().1);
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        let file = fs::symlink_metadata(state.join(FILE)).unwrap();
+        assert!(file.is_file());
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+        // A directory at this name is not removed.
+        fs::remove_file(state.join(FILE)).unwrap();
+        fs::create_dir(&new).unwrap();
+        let failure = Identity::kept(&state, &[]).err().unwrap();
+        assert_eq!(failure.cause(), Some(Cause::File), "{failure:?}");
+        let state = directory.path().join("b");
+        Identity::kept(&state, &[]).unwrap();
+        let mode = fs::metadata(&state).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]

@@ -2,27 +2,60 @@
 //! alone.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Opens an empty file that only its owner can read.
+/// Makes a file that only its owner can read. An existing file or link is an error.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    let file = open_private(path)?;
-    file.set_len(0)?;
-    Ok(file)
+    private().create_new(true).open(path)
 }
 
 /// Opens a file that only its owner can read. A new file is empty.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    private().create(true).truncate(false).open(path)
+}
+
+fn private() -> OpenOptions {
     let mut options = File::options();
-    options.write(true).create(true).truncate(false);
+    options.write(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
         options.mode(0o600);
     }
-    options.open(path)
+    options
+}
+
+/// Makes a directory and the missing directories above, for their owner alone. An existing directory stays as it is.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.recursive(true).create(path)
+}
+
+/// A message about a file that others than its owner may use, and how to make the file private.
+#[cfg_attr(
+    not(unix),
+    expect(unused_variables, reason = "permissions are those of Unix")
+)]
+pub(crate) fn open_to_others(file: &Metadata) -> Option<String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = file.permissions().mode() & 0o7777;
+        (mode & 0o077 != 0).then(|| {
+            format!(
+                "others may use the file (its mode is {mode:04o}): `chmod 600` makes it private"
+            )
+        })
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 /// The user's directory for lasting data; `None` without a home directory.
@@ -80,11 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_begins_empty() {
+    fn a_private_file_is_new() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("private");
-        fs::write(&path, "what was there before").unwrap();
         create_private(&path).unwrap().write_all(b"new").unwrap();
+        let failed = create_private(&path).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 }
