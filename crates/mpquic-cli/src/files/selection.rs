@@ -54,6 +54,17 @@ impl Version {
         times::http_date(self.modified?)?.parse().ok()
     }
 
+    /// True if [`Version::select`] may give something else than the whole for a request without a range.
+    pub(crate) fn is_conditional(fields: &HeaderMap) -> bool {
+        let conditions = [
+            IF_MATCH,
+            IF_NONE_MATCH,
+            IF_MODIFIED_SINCE,
+            IF_UNMODIFIED_SINCE,
+        ];
+        conditions.iter().any(|name| fields.contains_key(name))
+    }
+
     /// The part of this version for a request with these fields.
     pub(crate) fn select(&self, method: &Method, fields: &HeaderMap) -> Selection {
         // RFC 9110 section 13.2.2 has the order.

@@ -160,7 +160,7 @@ impl Remembered {
         let mut held = self.held();
         if held.file.is_none() {
             if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
+                state::make_directory(directory)?;
                 remove_old(directory)?;
             }
             let file = state::open_private(path)?;

@@ -483,6 +483,12 @@ fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
         StatusCode::FORBIDDEN if needs_dot_files(url.path()) => {
             "takes names that begin with a dot if it is started with --dot-files"
         }
+        StatusCode::FORBIDDEN if is_plain(url.path()) => {
+            "refuses files that `--allow` does not permit to the client, and files that the server's user may not write"
+        }
+        StatusCode::URI_TOO_LONG => {
+            "refuses names that are too long for its file system, often those above 255 bytes"
+        }
         StatusCode::CONFLICT => {
             "has no directory for this file (`mpquic put -r` makes directories), or a directory of this name"
         }
@@ -492,6 +498,13 @@ fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
         _ => return None,
     };
     Some(format!("`mpquic serve` {option}"))
+}
+
+/// True if the server refuses no name in a path for its form.
+fn is_plain(path: &str) -> bool {
+    let names: Option<Vec<_>> = path.split('/').map(percent_decode).collect();
+    let is_refused = |name: &Vec<u8>| name.starts_with(b".") || name.contains(&b'/');
+    names.is_some_and(|names| !names.iter().any(is_refused))
 }
 
 /// True if a name in a path begins with a dot, and the server refuses the path for no other reason:

@@ -343,10 +343,18 @@ async fn precondition(
     path: &str,
     fields: &HeaderMap,
 ) -> Result<Option<Taken>, Refusal> {
+    // The server may be able to replace a file that it cannot read.
+    if !Version::is_conditional(fields) {
+        return Ok(None);
+    }
     let opened = OpenContent::open(session.source.clone(), path.to_owned()).await;
     let version = match opened {
         Ok(content) => Some(Version::new(&content.state)),
         Err(OpenError::NotFound) => None,
+        Err(OpenError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            let told = "the server cannot read the file that has that name\n";
+            return Ok(Some(Taken::Refused(StatusCode::FORBIDDEN, told)));
+        }
         Err(OpenError::Io(error)) => return Err(error.into()),
     };
     let holds = match version {
@@ -369,16 +377,21 @@ fn refused(error: UploadError) -> Result<Taken, Refusal> {
         ),
         // RFC 4918 section 9.3.1.
         UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
-        UploadError::Io(error) if error.kind() == ErrorKind::StorageFull => {
-            tracing::warn!(%error, "writing a file");
-            (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "there is no room for it\n",
-            )
+        UploadError::Io(error) if error.kind() == ErrorKind::InvalidFilename => {
+            (StatusCode::URI_TOO_LONG, "the name is too long\n")
         }
         UploadError::Io(error) => {
             tracing::warn!(%error, "writing a file");
-            (StatusCode::INTERNAL_SERVER_ERROR, "cannot write it\n")
+            match error.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    (StatusCode::FORBIDDEN, "the server may not write there\n")
+                }
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "there is no room for it\n",
+                ),
+                _ => (StatusCode::INTERNAL_SERVER_ERROR, "cannot write it\n"),
+            }
         }
     };
     Ok(Taken::Refused(status, told))
@@ -591,6 +604,75 @@ mod tests {
         assert_eq!(put(&session, &[other], &[1]).await.0, 412);
     }
 
+    /// A directory whose files the server's user may write, and not read.
+    struct Unreadable(Directory);
+
+    impl Source for Unreadable {
+        fn open(&self, _: &str) -> Result<crate::files::Content, OpenError> {
+            Err(io::Error::from(ErrorKind::PermissionDenied).into())
+        }
+
+        fn max_upload(&self) -> Option<u64> {
+            Source::max_upload(&self.0)
+        }
+
+        fn upload(
+            &self,
+            path: &str,
+            sent: Sent,
+            token: Option<Token>,
+        ) -> Result<Upload, UploadError> {
+            self.0.upload(path, sent, token)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = Directory::new(directory.path(), false).unwrap();
+        let source = source.max_upload(Some(MOST as u64));
+        let session = Session {
+            source: Arc::new(Unreadable(source)),
+            ..session(&directory)
+        };
+        fs::write(directory.path().join("file"), "old").unwrap();
+        assert_eq!(put(&session, &[], &[5]).await.0, 204);
+        assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"xxxxx");
+        for name in [IF_MATCH, IF_NONE_MATCH] {
+            let refused = put(&session, &[(name.as_str(), "\"1\"")], &[1]).await;
+            let told = "the server cannot read the file that has that name\n";
+            assert_eq!(refused, (403, told.to_owned()));
+        }
+    }
+
+    #[test]
+    fn ordinary_errors_of_the_file_system_are_no_fault_of_the_server() {
+        let status = |kind: ErrorKind| refused(io::Error::from(kind).into()).unwrap().status();
+        assert_eq!(status(ErrorKind::PermissionDenied), 403);
+        assert_eq!(status(ErrorKind::ReadOnlyFilesystem), 403);
+        assert_eq!(status(ErrorKind::InvalidFilename), 414);
+        assert_eq!(status(ErrorKind::StorageFull), 507);
+        assert_eq!(status(ErrorKind::QuotaExceeded), 507);
+        assert_eq!(status(ErrorKind::Other), 500);
+    }
+
+    /// The body is not read: nobody sends a large file in vain.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_name_that_is_too_long_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let path = format!("/{}", "x".repeat(300));
+        let request = Request::put(&path).body(()).unwrap();
+        let mut body = Pieces(VecDeque::from([vec![b'x'; 5].into()]));
+        let (client, mut interim) = (stranger(&session), Interim::default());
+        let taken = take(client, &request, &mut interim, &mut body).await;
+        assert_eq!(taken.unwrap().status(), 414);
+        assert_eq!(body.0.len(), 1);
+        let made = at_once(client, &request, true, Source::make_directory).await;
+        assert_eq!(made.unwrap().status(), 414);
+    }
+
     #[tokio::test]
     async fn mkcol_makes_a_directory_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -605,10 +687,6 @@ mod tests {
         assert_eq!(make("/new").await, 405);
         assert_eq!(make("/a/b").await, 409);
         assert_eq!(make("/.new").await, 403);
-        let full = refused(io::Error::from(ErrorKind::StorageFull).into()).unwrap();
-        assert_eq!(full.status().as_u16(), 507);
-        let broken = refused(io::Error::other("x").into()).unwrap();
-        assert_eq!(broken.status().as_u16(), 500);
     }
 
     #[cfg(unix)]

@@ -179,6 +179,8 @@ fn options_of_the_server_are_hinted_at() {
     }
     assert!(hinted(409, "https://host/a/b").contains("put -r"));
     assert!(hinted(413, "https://host/a").contains("--max-put-size"));
+    assert!(hinted(403, "https://host/a/b").contains("the server's user"));
+    assert!(hinted(414, "https://host/a").contains("255 bytes"));
     assert_eq!(hinted(507, "https://host/.a"), "");
     assert_eq!(hint(None, &Uri::from_static("https://host/.a")), None);
 }
