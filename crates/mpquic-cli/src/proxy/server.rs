@@ -1,9 +1,11 @@
 //! `mpquic proxy server`.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::fmt::Display;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::StatusCode;
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::shares::Taker;
 use mpquic_proxy::{
@@ -25,6 +27,7 @@ use crate::proxy::status::{Role, Status};
 use crate::serve;
 use crate::serve::access_log::Entry;
 use crate::serve::endpoints::Endpoints;
+use crate::serve::flood::Flood;
 use crate::serve::http3::serve_requests;
 use crate::serve::limits;
 use crate::serve::observer::{Observer, Text};
@@ -33,24 +36,56 @@ use crate::text::count::count;
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
 
+/// Most characters of a target in a line of the log.
+const MAX_TARGET: usize = 255;
+
 /// Reports requests to the tool's observer, once the server listens.
-#[derive(Default)]
-struct Report(std::sync::OnceLock<Arc<Observer>>);
+struct Report {
+    observer: OnceLock<Arc<Observer>>,
+    /// Lines about refused clients without a user: anybody can cause them.
+    strangers: Arc<Flood>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            observer: OnceLock::new(),
+            strangers: Flood::new("requests of strangers refused"),
+        }
+    }
+}
+
+impl Report {
+    fn log(&self, is_known: bool, status: StatusCode, line: impl Display) {
+        match !is_known && status.is_client_error() {
+            true => self.strangers.log(line),
+            false => tracing::info!("{line}"),
+        }
+    }
+}
+
+/// The beginning of a target, without control characters.
+fn shown(target: &str) -> String {
+    let mut characters = target.chars();
+    let shown: String = characters.by_ref().take(MAX_TARGET).collect();
+    let end = characters.next().map_or("", |_| "...");
+    format!("{}{end}", shown.escape_debug())
+}
 
 impl Observe for Report {
     fn on_over(&self, over: &Over<'_>) {
-        let Some(observer) = self.0.get() else {
+        let Some(observer) = self.observer.get() else {
             return;
         };
         let status = over.status.as_u16();
         let user = over.user.unwrap_or("anybody");
-        let (target, sent) = (over.target.escape_debug(), over.sent);
-        let received = over.received;
-        tracing::info!(
-            "{} {target} for {user}: {status}, {} to the client, {received} from it",
-            over.method,
-            count(sent, "byte")
+        let (target, sent) = (shown(over.target), over.sent);
+        let (method, received) = (shown(over.method), over.received);
+        let sent_bytes = count(sent, "byte");
+        let line = format!(
+            "{method} {target} for {user}: {status}, {sent_bytes} to the client, {received} from it"
         );
+        self.log(over.user.is_some(), over.status, line);
         observer.on_request(Entry {
             time: clock::time_of_day(),
             client: over.client,
@@ -82,7 +117,7 @@ pub(crate) async fn run(
     let figures = Arc::new(move || figures(&watched));
     let started = listening.start(&ALPN, transport, args.max_connections, Some(figures));
     let (server, draining) = started.await?;
-    let _ = report.0.set(server.observer.clone());
+    let _ = report.observer.set(server.observer.clone());
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
         screen::say(format_args!(
@@ -176,7 +211,7 @@ async fn reload(
 ) -> Infallible {
     loop {
         hangups.next().await;
-        if let Some(observer) = report.0.get() {
+        if let Some(observer) = report.observer.get() {
             observer.reopen_log();
         }
         let renew = || {
@@ -289,7 +324,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::testing::{Anything, Served};
+    use crate::testing::{Anything, Served, logged_by};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -300,6 +335,35 @@ mod tests {
     fn arguments(options: &[&str]) -> ProxyServer {
         let line = ["x"].iter().chain(options);
         Line::try_parse_from(line).unwrap().server
+    }
+
+    #[test]
+    fn strangers_cause_one_line_a_second() {
+        let told = logged_by(async {
+            let report = Report::default();
+            for number in 0..50 {
+                let refused = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+                report.log(false, refused, format_args!("stranger {number}"));
+            }
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            for number in 0..2 {
+                report.log(true, StatusCode::FORBIDDEN, format_args!("user {number}"));
+                report.log(false, StatusCode::OK, format_args!("anybody {number}"));
+            }
+        });
+        let count = |text: &str| told.matches(text).count();
+        assert_eq!(count("stranger 0"), 1, "{told}");
+        assert_eq!(count("49 more requests of strangers refused"), 1, "{told}");
+        assert_eq!((count("user "), count("anybody ")), (2, 2), "{told}");
+        assert_eq!(told.lines().count(), 6, "{told}");
+    }
+
+    #[test]
+    fn long_targets_are_cut() {
+        let target = format!("{}\n", "x".repeat(254));
+        assert_eq!(shown(&target), format!("{}\\n", "x".repeat(254)));
+        let longer = format!("{target}{}", "y".repeat(4000));
+        assert_eq!(shown(&longer), format!("{}\\n...", "x".repeat(254)));
     }
 
     #[test]
