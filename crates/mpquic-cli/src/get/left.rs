@@ -62,9 +62,11 @@ mod tests {
 
     use super::*;
 
-    fn kept(bytes: u64, part: &str) -> Kept {
+    fn kept(directory: &tempfile::TempDir, bytes: u64, part: &str) -> Kept {
+        let part = directory.path().join(part);
+        std::fs::write(&part, "").unwrap();
         let kept = Kept {
-            part: part.into(),
+            part,
             ..Kept::default()
         };
         kept.bytes.store(bytes, Ordering::Release);
@@ -74,25 +76,37 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_interrupts_a_command_learns_what_is_kept() {
         let told = async |left: &Left, failure| left.told_with(failure).await.message().to_owned();
+        let directory = tempfile::tempdir().unwrap();
+        let kept = |bytes, part| kept(&directory, bytes, part);
         let left = Left::default();
         assert_eq!(told(&left, Failure::interrupted()).await, "interrupted");
         left.add(kept(0, "none.part"));
         left.add(kept(1536, "one.part"));
-        let one = "interrupted; 1.5 KiB are in one.part, and --continue fetches the rest";
+        let one = format!(
+            "interrupted; 1.5 KiB are in {}, and --continue fetches the rest",
+            directory.path().join("one.part").display()
+        );
         assert_eq!(told(&left, Failure::interrupted()).await, one);
         assert_eq!(told(&left, Failure::other("x")).await, "x");
         left.add(kept(7, "two.part"));
         let two = "interrupted; parts of 2 files are kept, and --continue fetches the rest";
         assert_eq!(told(&left, Failure::interrupted()).await, two);
-        let all = left.0.lock().unwrap();
-        assert_eq!(all.len(), 2, "what is whole is forgotten");
+        assert_eq!(
+            left.0.lock().unwrap().len(),
+            2,
+            "what is whole is forgotten"
+        );
+        // A part that another program has removed is not named.
+        std::fs::remove_file(directory.path().join("two.part")).unwrap();
+        assert_eq!(told(&left, Failure::interrupted()).await, one);
     }
 
     /// Bytes on their way to the disk count, if the disk takes them within 0.2 s.
     #[tokio::test(start_paused = true)]
     async fn what_is_being_written_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
         let left = Left::default();
-        let writes = kept(0, "file.part");
+        let writes = kept(&directory, 0, "file.part");
         left.add(writes.clone());
         let written = async {
             tokio::time::sleep(LOOK * 3).await;
@@ -100,9 +114,12 @@ mod tests {
             drop(writes);
         };
         let (failure, ()) = tokio::join!(left.told_with(Failure::interrupted()), written);
-        let told = "interrupted; 9 B are in file.part, and --continue fetches the rest";
+        let told = format!(
+            "interrupted; 9 B are in {}, and --continue fetches the rest",
+            directory.path().join("file.part").display()
+        );
         assert_eq!(failure.message(), told);
-        let never = kept(0, "never.part");
+        let never = kept(&directory, 0, "never.part");
         left.add(never.clone());
         let failure = left.told_with(Failure::interrupted()).await;
         assert_eq!(failure.message(), told);

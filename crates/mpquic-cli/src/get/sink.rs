@@ -125,10 +125,10 @@ impl Kept {
         Arc::strong_count(&self.bytes) > 1
     }
 
-    /// What the user can do with it.
+    /// What the user can do with the part; nothing if another program has removed it.
     pub(crate) fn hint(&self) -> Option<String> {
         let bytes = self.bytes.load(Ordering::Acquire);
-        (bytes > 0).then(|| {
+        (bytes > 0 && self.part.exists()).then(|| {
             let part = self.part.display();
             format!(
                 "{} are in {part}, and --continue fetches the rest",

@@ -521,16 +521,24 @@ async fn of_a_head_the_fields_are_shown() {
 #[test]
 fn what_is_left_and_what_cannot_be_written_is_named() {
     let file = Destination::File("a/b".into());
+    let directory = tempfile::tempdir().unwrap();
+    let part = directory.path().join("b.part");
     let kept = |bytes| {
         let kept = crate::get::sink::Kept {
             bytes: Arc::new(AtomicU64::new(bytes)),
-            part: "a/b.part".into(),
+            part: part.clone(),
         };
         kept.hint()
     };
+    std::fs::write(&part, "1").unwrap();
     assert_eq!(kept(0), None);
-    let told = "1 B are in a/b.part, and --continue fetches the rest";
-    assert_eq!(kept(1).as_deref(), Some(told));
+    let told = format!(
+        "1 B are in {}, and --continue fetches the rest",
+        part.display()
+    );
+    assert_eq!(kept(1), Some(told));
+    std::fs::remove_file(&part).unwrap();
+    assert_eq!(kept(1), None, "another program has removed the part");
     let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (destination, name) in [(&file, "a/b"), (&Destination::Stdout, "standard output")] {
         let failure = cannot_write(destination, &full);
