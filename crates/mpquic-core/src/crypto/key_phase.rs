@@ -165,6 +165,7 @@ impl OneRttKeys {
 
     /// A packet was authenticated. Follows a key update that the packet shows. Returns true after
     /// an update; fails if the peer cannot have seen an acknowledgement since its last update.
+    #[inline]
     pub(crate) fn on_opened(
         &mut self,
         choice: KeyChoice,

@@ -254,6 +254,7 @@ impl Path {
 
     /// A datagram for the path arrived from these addresses. Returns the tuple which makes room for
     /// them.
+    #[inline]
     fn on_datagram_received(
         &mut self,
         four_tuple: FourTuple,
