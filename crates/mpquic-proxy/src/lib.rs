@@ -119,6 +119,7 @@ mod ip_capsule;
     allow(dead_code, reason = "IP packets are carried on Linux")
 )]
 mod ip_scope;
+mod kernel_queue;
 mod listening;
 mod relay;
 mod rules;

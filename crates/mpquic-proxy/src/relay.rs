@@ -8,12 +8,14 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use mpquic_h3::h3::error::{Code, StreamError};
 use mpquic_tokio::{StreamWatch, WriteError};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
 use crate::flow_table::{Carried, Flow};
+use crate::kernel_queue::KernelQueue;
 use crate::streams::{Gathered, Incoming, Outgoing};
 
 /// Most bytes of one read from TCP, and so most bytes that wait for the stream.
@@ -82,9 +84,10 @@ impl From<WriteError> for Broken {
 /// Carries bytes both ways until both sides have ended. The end of one direction reaches the other
 /// side and leaves the other direction open. A failure resets both directions.
 ///
-/// The memory is bounded, so a side that reads slowly stops the writes of the other side.
+/// The memory is bounded, so a side that reads slowly stops the writes of the other side. With a `queue`, so is the
+/// memory of the kernel for bytes from TCP.
 pub(crate) async fn relay<S: Outgoing, R: Incoming>(
-    tcp: TcpStream,
+    (tcp, queue): (TcpStream, Option<KernelQueue>),
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
@@ -95,6 +98,9 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     // The sender of a small message mostly waits for the answer, and Nagle's algorithm would delay
     // the message.
     let _ = tcp.set_nodelay(true);
+    if let Some(queue) = &queue {
+        resize(&tcp, queue.size());
+    }
     let mut recv = Gathered::new(recv);
     let mut tcp = Unfinished {
         tcp,
@@ -103,7 +109,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     let (read, write) = tcp.tcp.split();
     let both = async {
         tokio::try_join!(
-            to_stream(read, &mut send, watch, (flow, passing)),
+            to_stream((read, queue), &mut send, watch, (flow, passing)),
             from_stream(&mut recv, write, (flow, passing))
         )
     };
@@ -135,7 +141,7 @@ impl Drop for Unfinished {
 }
 
 async fn to_stream(
-    mut tcp: ReadHalf<'_>,
+    (mut tcp, mut queue): (ReadHalf<'_>, Option<KernelQueue>),
     send: &mut impl Outgoing,
     watch: &StreamWatch,
     (flow, passing): (&Flow, &impl Passing),
@@ -146,9 +152,7 @@ async fn to_stream(
     let mut buffer = BytesMut::new();
     loop {
         // The stream's room comes first: bytes that TCP keeps hold the sender back.
-        let began = Instant::now();
-        let room = watch.writable().await?;
-        flow.on_waited(began.elapsed());
+        let room = counted(flow, &mut queue, watch.writable()).await?;
         let most = room.saturating_sub(FRAME).clamp(LEAST, PIECE);
         let count = tokio::select! {
             count = read(&mut tcp, &mut buffer, most) => count.map_err(|_| Broken::Tcp)?,
@@ -158,17 +162,44 @@ async fn to_stream(
         if count == 0 {
             return Ok(send.finish().await?);
         }
+        let now = Instant::now();
+        if let Some(size) = (queue.as_mut()).and_then(|queue| queue.on_read(count, now)) {
+            resize(tcp.as_ref(), size);
+        }
         passing.on_sent(&mut buffer)?;
         let count = buffer.len();
         if count == 0 {
             continue;
         }
-        if let Some(class) = flow.on_payload(count, Instant::now()) {
+        if let Some(class) = flow.on_payload(count, now) {
             prioritize(class.priority());
         }
-        send.send(buffer.split().freeze()).await?;
+        // The stream's room may be less than the piece.
+        let piece = buffer.split().freeze();
+        counted(flow, &mut queue, send.send(piece)).await?;
         (flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
     }
+}
+
+/// Waits for room to send, and reports the time to the flow and the queue.
+async fn counted<T>(
+    flow: &Flow,
+    queue: &mut Option<KernelQueue>,
+    room: impl Future<Output = T>,
+) -> T {
+    let began = Instant::now();
+    let told = room.await;
+    let waited = began.elapsed();
+    flow.on_waited(waited);
+    if let Some(queue) = queue {
+        queue.on_waited(waited);
+    }
+    told
+}
+
+/// Sets the size of the kernel's queue of received bytes.
+fn resize(tcp: &TcpStream, size: usize) {
+    let _ = SockRef::from(tcp).set_recv_buffer_size(size);
 }
 
 /// Reads the available bytes, up to `most`, 0 at the end. A flow that waits holds no buffer: otherwise each of

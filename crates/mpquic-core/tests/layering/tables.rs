@@ -268,6 +268,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("giving_way", ""),
             ("ip", ""),
             ("ip_capsule", "capsule"),
+            ("kernel_queue", ""),
             ("listening", ""),
             ("rules", ""),
             ("streams", ""),
@@ -280,10 +281,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("transport", "class"),
             ("copies", "capsule class flow_table transport"),
             ("datagrams", "capsule copies"),
-            ("relay", "flow_table streams"),
+            ("relay", "flow_table kernel_queue streams"),
             (
                 "client",
-                "capsule class copies credentials datagrams flow_table giving_way ip ip_capsule ip_scope listening relay streams target transport",
+                "capsule class copies credentials datagrams flow_table giving_way ip ip_capsule ip_scope kernel_queue listening relay streams target transport",
             ),
             (
                 "server",

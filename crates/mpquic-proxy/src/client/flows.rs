@@ -31,6 +31,7 @@ use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
 use crate::giving_way::Use;
 use crate::ip_capsule::{Told, parse};
 use crate::ip_scope::EVERYTHING;
+use crate::kernel_queue::KernelQueue;
 use crate::relay::{Passing, Unchanged, relay, until_idle};
 use crate::streams::{Incoming, Outgoing};
 use crate::target::Target;
@@ -591,6 +592,7 @@ impl TcpFlow {
         }
         let idle = self.client.0.options.tcp_idle;
         let passing = (&**self.flow, passing);
+        let tcp = (tcp, Some(KernelQueue::new(Instant::now())));
         let ended = relay(tcp, (send, recv), &watch, idle, passing).await;
         tracing::debug!(?ended, "a TCP flow is over");
     }

@@ -659,7 +659,8 @@ impl Call<'_> {
         if stream.send_response(Response::new(())).await.is_ok() {
             let halves: Halves = stream.split();
             let passing = (flow, &Unchanged);
-            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, passing).await;
+            // The round trip to a target may be long, and needs the kernel's own size of the queue.
+            let ended = relay((tcp, None), halves, &self.watch, options.tcp_idle, passing).await;
             tracing::debug!(%target, ?ended, "a TCP flow is over");
         }
         Ok(())

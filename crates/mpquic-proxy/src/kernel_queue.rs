@@ -1,0 +1,119 @@
+//! [`KernelQueue`]: the size of the kernel's queue for a program's bytes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often the size follows the flow.
+const PERIOD: Duration = Duration::from_millis(100);
+/// A queue holds the bytes of this number of periods.
+const PERIODS: f64 = 2.0;
+/// The size at the start, and the smallest size, in bytes: some segments.
+const LEAST: usize = 32 << 10;
+/// The largest size, in bytes.
+const MOST: usize = 1 << 20;
+
+/// Sizes the kernel's queue of bytes that a program has sent and the flow has not read.
+///
+/// The kernel acknowledges these bytes to the program, and lets the queue of a slow reader grow to megabytes. The program
+/// would believe in a rate that the links do not have, and wait for the end of its upload for minutes. So a flow that
+/// waits for room in its stream has a queue of 200 ms.
+#[derive(Debug)]
+pub(crate) struct KernelQueue {
+    size: usize,
+    /// Start of the current period.
+    began: Instant,
+    /// Bytes read in this period.
+    bytes: u64,
+    /// The time of this period in which the flow waited for room in its stream.
+    waited: Duration,
+}
+
+impl KernelQueue {
+    /// The smallest queue.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            size: LEAST,
+            began: now,
+            bytes: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// The size, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The flow waited this time for room in its stream.
+    pub(crate) fn on_waited(&mut self, time: Duration) {
+        self.waited += time;
+    }
+
+    /// The flow has read from the queue. Returns the size after a change.
+    pub(crate) fn on_read(&mut self, bytes: usize, now: Instant) -> Option<usize> {
+        self.bytes += bytes as u64;
+        let elapsed = now.saturating_duration_since(self.began);
+        if elapsed < PERIOD {
+            return None;
+        }
+        let before = self.size;
+        let is_kept_waiting = self.waited * 2 >= elapsed;
+        let size = if is_kept_waiting {
+            let of_period = self.bytes as f64 * PERIOD.as_secs_f64() / elapsed.as_secs_f64();
+            (of_period * PERIODS) as usize
+        } else if self.bytes >= self.size as u64 {
+            // The queue may be what holds the program back.
+            self.size * 2
+        } else {
+            self.size
+        };
+        *self = Self {
+            size: size.clamp(LEAST, MOST),
+            ..Self::new(now)
+        };
+        (self.size != before).then_some(self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size after each of some periods, in which a flow reads ten times and waits this part of the time.
+    fn sizes(bytes: usize, waits: f64, periods: u32) -> Vec<usize> {
+        let mut now = Instant::now();
+        let mut queue = KernelQueue::new(now);
+        let mut period = || {
+            for _ in 0..10 {
+                now += PERIOD / 10;
+                queue.on_waited((PERIOD / 10).mul_f64(waits));
+                queue.on_read(bytes / 10, now);
+            }
+            queue.size()
+        };
+        (0..periods).map(|_| period()).collect()
+    }
+
+    #[test]
+    fn a_flow_that_waits_for_links_has_a_queue_of_200_ms() {
+        // 4 Mbit/s, 10 Mbit/s, 400 kbit/s, 1 Gbit/s.
+        for (bytes, size) in [
+            (50_000, 100_000),
+            (125_000, 250_000),
+            (5000, LEAST),
+            (12_500_000, MOST),
+        ] {
+            assert_eq!(sizes(bytes, 0.9, 3), [size; 3]);
+        }
+    }
+
+    #[test]
+    fn a_queue_grows_while_it_alone_holds_the_program_back() {
+        let grown = sizes(10 << 20, 0.1, 7);
+        assert_eq!(grown[..3], [2 * LEAST, 4 * LEAST, 8 * LEAST]);
+        assert_eq!(grown[5..], [MOST, MOST]);
+        // Keys of a terminal fill no queue.
+        assert_eq!(sizes(500, 0.0, 5), [LEAST; 5]);
+    }
+}
