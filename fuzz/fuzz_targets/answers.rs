@@ -29,6 +29,8 @@ mod files;
 #[path = "../../crates/mpquic-cli/src/get"]
 mod get {
     pub(crate) mod listed_name;
+    #[expect(dead_code, reason = "no part is made, so no note is written")]
+    mod note_key;
     #[expect(dead_code, reason = "names of parts are recognised, no part is made")]
     pub(crate) mod part_name;
 }

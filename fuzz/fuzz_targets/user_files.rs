@@ -28,6 +28,8 @@ mod client {
 mod files;
 #[path = "../../crates/mpquic-cli/src/get"]
 mod get {
+    #[expect(dead_code, reason = "the user's own key is left alone")]
+    pub(crate) mod note_key;
     #[expect(dead_code, reason = "parts are opened, not finished")]
     pub(crate) mod part_file;
     #[expect(dead_code, reason = "names of lists are read elsewhere")]
@@ -84,7 +86,9 @@ mod report {
 
 use client::known_hosts::KnownHosts;
 use client::secrets::SecretsArgs;
+use get::note_key::NoteKey;
 use get::part_file::{Keep, PartFile};
+use get::part_name::Note;
 use options::trust::Fingerprint;
 use process::failure::Failure;
 use serve::rights::{Caller, Deed, Denied, Rights, RightsArgs, Rule, Table};
@@ -510,18 +514,28 @@ fn noted(content: &[u8], bytes: u8, member: u8, value: u8) -> Value {
 fn check_part(file: &Path, content: &[u8], part: &Part, resume: bool) {
     let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", file.display()));
     let (at, note_at) = (beside(".part"), beside(".part.json"));
-    let text = match part {
+    let key = NoteKey::at(Some(file.with_file_name("parts.key")));
+    let (note, text) = match part {
         Part::Noted {
             bytes,
             member,
             value,
-        } => noted(content, *bytes, *member, *value).to_string(),
-        Part::Text(text) => text.clone(),
+        } => {
+            let note = noted(content, *bytes, *member, *value);
+            match serde_json::from_value::<Note>(note.clone()) {
+                Ok(note) => {
+                    let text = note.text(&key).unwrap().unwrap();
+                    (Some(note), String::from_utf8(text).unwrap())
+                }
+                Err(_) => (None, note.to_string()),
+            }
+        }
+        // Nobody without the key writes a note that counts.
+        Part::Text(text) => (None, text.clone()),
     };
     write(&at, content);
     write(&note_at, &text);
-    let note: Option<get::part_name::Note> = serde_json::from_str(&text).ok();
-    let is_whole = |note: &get::part_name::Note| {
+    let is_whole = |note: &Note| {
         let bytes = usize::try_from(note.bytes).ok()?;
         let begun = content.get(..bytes)?;
         Some(
@@ -537,6 +551,7 @@ fn check_part(file: &Path, content: &[u8], part: &Part, resume: bool) {
         resume,
         replace: true,
         private: false,
+        key: &key,
     };
     let (opened, begun) = PartFile::open(file, &keep).unwrap();
     match note {

@@ -23,6 +23,7 @@ use crate::files::file_state::FileState;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::get::download::{Download, Treatment};
 use crate::get::left::Left;
+use crate::get::note_key::NoteKey;
 use crate::get::sink::Destination;
 use crate::options::trust::{Trust, Verifier};
 use crate::options::{Alpn, TlsArgs};
@@ -85,6 +86,8 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let treatment = Treatment {
         total: Arc::default(),
         left: Left::default(),
+        // Nothing is written to files.
+        key: Arc::new(NoteKey::at(None)),
         quiet: args.json,
         resume: false,
         replace: true,

@@ -19,6 +19,7 @@ use crate::client::retry::Reached;
 use crate::get::count::Count;
 use crate::get::json::JsonOutput;
 use crate::get::left::Left;
+use crate::get::note_key::NoteKey;
 use crate::get::part_file::{Keep, Version};
 use crate::get::sink::{Destination, Sink};
 use crate::options::Alpn;
@@ -57,6 +58,8 @@ pub(crate) struct Treatment {
     pub(crate) json: Option<Arc<JsonOutput>>,
     /// Where parts are noted.
     pub(crate) left: Left,
+    /// The key of the notes beside parts.
+    pub(crate) key: Arc<NoteKey>,
 }
 
 impl Treatment {
@@ -128,6 +131,7 @@ impl<'a> Download<'a> {
             private,
             ..
         } = treatment;
+        let key = treatment.key.clone();
         // Reading a long part again takes minutes, in which the user may end the program.
         let created = spawn_blocking(move || {
             let keep = Keep {
@@ -135,6 +139,7 @@ impl<'a> Download<'a> {
                 resume,
                 replace,
                 private,
+                key: &key,
             };
             Sink::create(&to, &keep)
         });

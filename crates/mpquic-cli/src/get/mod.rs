@@ -7,6 +7,7 @@ pub(crate) mod fetch;
 pub(crate) mod json;
 pub(crate) mod left;
 pub(crate) mod listed_name;
+pub(crate) mod note_key;
 pub(crate) mod part_file;
 pub(crate) mod part_name;
 mod pieces;
@@ -29,6 +30,7 @@ use crate::get::fetch::{Fetch, Plan};
 use crate::get::json::{Json, JsonOutput};
 use crate::get::left::Left;
 use crate::get::listed_name::is_plain;
+use crate::get::note_key::NoteKey;
 use crate::get::part_name::wholes;
 use crate::get::sink::Destination;
 use crate::get::tree::{Common, Place, Tree};
@@ -180,6 +182,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         secrets: args.secrets.read()?,
         treatment: Treatment {
             left: Left::default(),
+            key: Arc::new(NoteKey::of_user()),
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
             // A server chooses the names.

@@ -2,7 +2,7 @@
 //! length.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom, Write};
+use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sha2::{Digest, Sha256};
 
+use crate::get::note_key::NoteKey;
 use crate::get::part_name::{Names, Note, claim, is_at, is_begun_note, not_followed};
 use crate::get::pieces::write_pieces;
+use crate::process::state::rename_to_new;
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
@@ -29,6 +31,8 @@ pub(crate) struct Keep<'a> {
     pub(crate) replace: bool,
     /// Nobody but the owner may read the file: it gets its permissions once it is whole.
     pub(crate) private: bool,
+    /// The key of notes.
+    pub(crate) key: &'a NoteKey,
 }
 
 /// The version of a file, as far as the server names it.
@@ -49,6 +53,7 @@ pub(crate) struct PartFile {
     /// The last note, as long as no other file has taken its name.
     note: Option<File>,
     url: String,
+    key: NoteKey,
     replace: bool,
     /// The version of the part.
     version: Version,
@@ -78,7 +83,7 @@ impl PartFile {
     /// A part of `path`. On request, it begins with the part of an earlier download, if this part has
     /// the same URL and is unchanged.
     pub(crate) fn open(path: &Path, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
-        let (claimed, useless) = claim(path, keep.resume.then_some(keep.url))?;
+        let (claimed, useless) = claim(path, keep.resume.then_some(keep.url), keep.key)?;
         if keep.private {
             // Before the first byte is written.
             make_private(&claimed.file)?;
@@ -91,6 +96,7 @@ impl PartFile {
                 .ok(),
             names: claimed.names,
             url: keep.url.to_owned(),
+            key: keep.key.clone(),
             replace: keep.replace,
             version: Version::default(),
             bytes: 0,
@@ -225,13 +231,9 @@ impl PartFile {
         is_free || self.note.as_ref().is_some_and(|note| is_at(note, at))
     }
 
-    /// Replaces the note as a whole: no reader sees half a note. Without a name of its own, there is no
-    /// note, and no later download continues the part.
-    fn write_note(&mut self) -> io::Result<()> {
-        if !self.owns_note() {
-            self.kept.store(0, Ordering::Release);
-            return Ok(());
-        }
+    /// Replaces the note as a whole: no reader sees half a note. False without a name or a key for
+    /// the note: no later download continues the part.
+    fn write_note(&mut self) -> io::Result<bool> {
         let is_useful = self.version.stamp.is_some();
         let note = Note {
             url: self.url.clone(),
@@ -240,7 +242,11 @@ impl PartFile {
             bytes: if is_useful { self.bytes } else { 0 },
             sha256: hex(&self.hash.clone().finalize()),
         };
-        let text = serde_json::to_vec(&note).map_err(io::Error::from)?;
+        let text = note.text(&self.key)?.filter(|_| self.owns_note());
+        let Some(text) = text else {
+            self.kept.store(0, Ordering::Release);
+            return Ok(false);
+        };
         let new = &self.names.new;
         let written = self.write_new(&text).and_then(|note| {
             fs::rename(new, &self.names.note)?;
@@ -259,7 +265,7 @@ impl PartFile {
         if is_useful {
             self.kept.store(self.bytes, Ordering::Release);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn write_new(&self, text: &[u8]) -> io::Result<File> {
@@ -345,25 +351,19 @@ fn remove_if_possible(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Renames a file, unless the new name is taken.
-fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-        // Some file systems have one name for each file.
-        Err(_) if fs::symlink_metadata(to).is_ok() => Err(ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(from, to),
-    }
-}
-
 impl Drop for PartFile {
     fn drop(&mut self) {
         if self.finished {
             return;
         }
-        let is_useful = self.version.stamp.is_some() && self.bytes > 0 && self.owns_note();
-        if is_useful && (self.write_note().is_ok() || self.names.note.exists()) {
-            return;
+        let is_useful = self.version.stamp.is_some() && self.bytes > 0;
+        if is_useful {
+            match self.write_note() {
+                Ok(true) => return,
+                // An earlier note names fewer bytes.
+                Err(_) if self.names.note.exists() => return,
+                _ => {}
+            }
         }
         self.kept.store(0, Ordering::Release);
         if is_at(&self.file, &self.names.part) {
@@ -390,14 +390,18 @@ mod tests {
         open_of(path, URL, resume)
     }
 
-    fn open_of(path: &Path, url: &str, resume: bool) -> io::Result<(PartFile, Begun)> {
-        let keep = Keep {
+    fn keep(url: &str, resume: bool) -> Keep<'_> {
+        Keep {
             url,
             resume,
             replace: true,
             private: false,
-        };
-        PartFile::open(path, &keep)
+            key: NoteKey::known(),
+        }
+    }
+
+    fn open_of(path: &Path, url: &str, resume: bool) -> io::Result<(PartFile, Begun)> {
+        PartFile::open(path, &keep(url, resume))
     }
 
     #[cfg(unix)]
@@ -411,10 +415,8 @@ mod tests {
         fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
         for path in [path, directory.path().join("other")] {
             let keep = Keep {
-                url: URL,
-                resume: true,
-                replace: true,
                 private: true,
+                ..keep(URL, true)
             };
             let _part = PartFile::open(&path, &keep).unwrap();
             let there = fs::metadata(with_suffix(&path, ".part")).unwrap();
@@ -770,10 +772,8 @@ mod tests {
                 fs::write(&path, "old").unwrap();
             }
             let keep = Keep {
-                url: URL,
-                resume: false,
                 replace,
-                private: false,
+                ..keep(URL, false)
             };
             let (mut part, _) = PartFile::open(&path, &keep).unwrap();
             part.write(&[b"new"], now()).unwrap();

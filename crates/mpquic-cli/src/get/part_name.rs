@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::get::note_key::NoteKey;
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
@@ -21,6 +22,11 @@ const NOTE_START: &[u8] = b"{\"url\":";
 /// The most bytes of a note that are read.
 const LONGEST_NOTE: u64 = 64 << 10;
 
+/// Why a part with a damaged note, or with somebody else's note, is not taken.
+const NOT_OURS: &str = "the note about it is damaged, or not by this user's `mpquic get`";
+/// The same without a key.
+const NO_KEY: &str = "there is no key to check the note about it (RUST_LOG=warn tells why)";
+
 /// The note about a part. It also proves that the file belongs to this tool, and not to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
@@ -34,6 +40,34 @@ pub(crate) struct Note {
     /// The number of written bytes, and their SHA-256.
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
+}
+
+/// A note as its file has it.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    #[serde(flatten)]
+    note: Note,
+    /// The code of the note by the user's key.
+    code: String,
+}
+
+impl Note {
+    /// The content of the note's file; `None` without a key.
+    pub(crate) fn text(&self, key: &NoteKey) -> io::Result<Option<Vec<u8>>> {
+        let Some(code) = key.code(&serde_json::to_vec(self)?) else {
+            return Ok(None);
+        };
+        let note = self.clone();
+        Ok(Some(serde_json::to_vec(&Signed { note, code })?))
+    }
+
+    /// The note in the content of a file, if this user's tool wrote the content. A note stays true wherever its
+    /// file is: the note has URL and checksum of the bytes.
+    pub(crate) fn of_text(text: &[u8], key: &NoteKey) -> Option<Self> {
+        let Signed { note, code } = serde_json::from_slice(text).ok()?;
+        let expected = key.code(&serde_json::to_vec(&note).ok()?);
+        (expected == Some(code)).then_some(note)
+    }
 }
 
 /// `FILE.part` and the files beside it.
@@ -58,11 +92,11 @@ impl Names {
     }
 
     /// True if a file of another program has one of the names.
-    fn are_of_others(&self) -> bool {
-        match read(&self.note) {
+    fn are_of_others(&self, key: &NoteKey) -> bool {
+        match read(&self.note, key) {
             Found::Note(_) => false,
             Found::Foreign => true,
-            Found::Nothing => matches!(read(&self.new), Found::Foreign),
+            Found::Nothing => matches!(read(&self.new, key), Found::Foreign),
         }
     }
 }
@@ -77,12 +111,16 @@ pub(crate) struct Claimed {
 
 /// Takes the part of `path` that an earlier download of `url` left, otherwise an unused part,
 /// otherwise a new part. Also tells why an existing part with the first name was not taken.
-pub(crate) fn claim(path: &Path, url: Option<&str>) -> io::Result<(Claimed, Option<&'static str>)> {
+pub(crate) fn claim(
+    path: &Path,
+    url: Option<&str>,
+    key: &NoteKey,
+) -> io::Result<(Claimed, Option<&'static str>)> {
     let mut why = None;
     if let Some(url) = url {
         let numbers = (1..=MOST).map(|number| Names::new(path, number));
         for names in numbers.take_while(|names| fs::symlink_metadata(&names.part).is_ok()) {
-            match left(names)? {
+            match left(names, key)? {
                 Ok(claimed) if claimed.noted.as_ref().is_some_and(|note| note.url == url) => {
                     return Ok((claimed, None));
                 }
@@ -93,13 +131,13 @@ pub(crate) fn claim(path: &Path, url: Option<&str>) -> io::Result<(Claimed, Opti
     }
     for number in 1..=MOST {
         let names = Names::new(path, number);
-        if names.are_of_others() {
+        if names.are_of_others(key) {
             continue;
         }
         if let Some(claimed) = made(names.clone())? {
             return Ok((claimed, why));
         }
-        if let Ok(claimed) = left(names)? {
+        if let Ok(claimed) = left(names, key)? {
             return Ok((claimed, why));
         }
     }
@@ -133,11 +171,16 @@ fn made(names: Names) -> io::Result<Option<Claimed>> {
 }
 
 /// Takes the part of an earlier download, or tells why this part is of no use.
-fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
-    let noted = match read(&names.note) {
+fn left(names: Names, key: &NoteKey) -> io::Result<Result<Claimed, &'static str>> {
+    let noted = match read(&names.note, key) {
         Found::Note(note) => *note,
         Found::Nothing => return Ok(Err("there is no note about it")),
-        Found::Foreign => return Ok(Err("the note about it is damaged")),
+        Found::Foreign => {
+            return Ok(Err(match key.is_there() {
+                true => NOT_OURS,
+                false => NO_KEY,
+            }));
+        }
     };
     let mut options = File::options();
     let options = options.read(true).write(true);
@@ -151,7 +194,7 @@ fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
         return Ok(Err("another download writes to it"));
     }
     // From now on no download changes the file; before the lock, another download may have.
-    Ok(match read(&names.note) {
+    Ok(match read(&names.note, key) {
         Found::Note(note) if *note == noted => Ok(Claimed {
             names,
             file,
@@ -164,18 +207,18 @@ fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
 enum Found {
     Nothing,
     Note(Box<Note>),
-    /// A file of another program, or with an incomplete note.
+    /// A file that no tool of this user wrote, or with an incomplete note.
     Foreign,
 }
 
-fn read(path: &Path) -> Found {
+fn read(path: &Path, key: &NoteKey) -> Found {
     if matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Found::Nothing;
     }
     let text = beginning(path, LONGEST_NOTE);
-    match text.map(|text| serde_json::from_slice(&text)) {
-        Ok(Ok(note)) => Found::Note(Box::new(note)),
-        _ => Found::Foreign,
+    match text.ok().and_then(|text| Note::of_text(&text, key)) {
+        Some(note) => Found::Note(Box::new(note)),
+        None => Found::Foreign,
     }
 }
 
@@ -315,12 +358,12 @@ mod tests {
             bytes: 0,
             sha256: String::new(),
         };
-        serde_json::to_vec(&note).unwrap()
+        note.text(NoteKey::known()).unwrap().unwrap()
     }
 
     /// The name of the part that is taken, and why the first one was not.
     fn taken(path: &Path, url: Option<&str>) -> (Claimed, String, Option<&'static str>) {
-        let (claimed, why) = claim(path, url).unwrap();
+        let (claimed, why) = claim(path, url, NoteKey::known()).unwrap();
         let name = claimed.names.part.file_name().unwrap();
         let name = name.to_str().unwrap().to_owned();
         (claimed, name, why)
@@ -364,6 +407,52 @@ mod tests {
             assert_eq!(fs::read(at(theirs)).unwrap(), b"precious");
             fs::remove_file(at(theirs)).unwrap();
         }
+    }
+
+    /// A server of `get -r` chooses the names and the content of files, and another user has another key.
+    #[test]
+    fn only_notes_of_this_user_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let part = directory.path().join("file.part");
+        let at = with_suffix(&part, ".json");
+        let ours = note(URL);
+        let read = Note::of_text(&ours, NoteKey::known()).unwrap();
+        let edited = |old: &str, new: &str| {
+            let text = String::from_utf8(ours.clone()).unwrap();
+            assert_eq!(text.matches(old).count(), 1, "{text}");
+            text.replace(old, new).into_bytes()
+        };
+        let other = NoteKey::at(Some(directory.path().join("other.key")));
+        let forged = [
+            // Versions without keys wrote such notes.
+            serde_json::to_vec(&read).unwrap(),
+            read.text(&other).unwrap().unwrap(),
+            edited(URL, "https://host/fi1e"),
+            edited("\"bytes\":0", "\"bytes\":1"),
+            edited("\"stamp\":null", "\"stamp\":{\"etag\":\"\"}"),
+            edited("\"length\":null", "\"length\":1"),
+            edited("\"sha256\":\"\"", "\"sha256\":\"00\""),
+            edited("\"code\":\"", "\"code\":\"0"),
+        ];
+        fs::write(&part, "forged").unwrap();
+        for forged in forged {
+            fs::write(&at, &forged).unwrap();
+            for url in [None, Some(URL)] {
+                let (claimed, name, why) = taken(&path, url);
+                let shown = String::from_utf8_lossy(&forged);
+                assert_eq!(name, "file.2.part", "{shown}");
+                assert_eq!(why, url.map(|_| NOT_OURS), "{shown}");
+                fs::remove_file(&claimed.names.part).unwrap();
+            }
+            assert_eq!(fs::read(&part).unwrap(), b"forged");
+            assert_eq!(fs::read(&at).unwrap(), forged);
+        }
+        fs::write(&at, &ours).unwrap();
+        let (claimed, why) = claim(&path, Some(URL), &NoteKey::at(None)).unwrap();
+        assert_eq!((claimed.noted, why), (None, Some(NO_KEY)));
+        let (claimed, name, _) = taken(&path, Some(URL));
+        assert_eq!((&*name, claimed.noted), ("file.part", Some(read)));
     }
 
     /// An earlier download of the same URL may have had another number.

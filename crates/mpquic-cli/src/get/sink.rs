@@ -380,17 +380,28 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::get::note_key::NoteKey;
     use crate::text::stamp::Stamp;
 
-    const KEEP: Keep<'_> = Keep {
-        url: "https://host/file",
-        resume: false,
-        replace: true,
-        private: false,
-    };
+    fn keep() -> Keep<'static> {
+        Keep {
+            url: "https://host/file",
+            resume: false,
+            replace: true,
+            private: false,
+            key: NoteKey::known(),
+        }
+    }
+
+    fn version() -> Version {
+        Version {
+            stamp: Some(Stamp::Etag("\"1\"".to_owned())),
+            length: None,
+        }
+    }
 
     fn create(destination: &Destination) -> Sink {
-        Sink::create(destination, &KEEP).unwrap().0
+        Sink::create(destination, &keep()).unwrap().0
     }
 
     #[tokio::test]
@@ -447,7 +458,7 @@ mod tests {
     #[tokio::test]
     #[cfg(target_os = "linux")]
     async fn the_reason_of_a_failed_write_is_told() {
-        assert!(Sink::create(&Destination::File("/".into()), &KEEP).is_err());
+        assert!(Sink::create(&Destination::File("/".into()), &keep()).is_err());
         assert!(
             std::path::Path::new("/dev/full").exists(),
             "no device to write to"
@@ -589,10 +600,6 @@ mod tests {
     async fn a_part_of_a_known_version_is_told_of() {
         let directory = tempfile::tempdir().unwrap();
         let destination = Destination::File(directory.path().join("file"));
-        let version = || Version {
-            stamp: Some(Stamp::Etag("\"1\"".to_owned())),
-            length: None,
-        };
         let mut sink = create(&destination);
         sink.set_version(version()).await.unwrap();
         sink.write(Bytes::from_static(b"half")).await.unwrap();
@@ -603,11 +610,37 @@ mod tests {
         assert_eq!(kept.part, directory.path().join("file.part"));
         let keep = Keep {
             resume: true,
-            ..KEEP
+            ..keep()
         };
         let (sink, begun) = Sink::create(&destination, &keep).unwrap();
         assert_eq!((begun.have, begun.version), (4, version()));
         let received = sink.finish(None).await.unwrap();
         assert_eq!(received.sha256[..], Sha256::digest(b"half")[..]);
+    }
+    /// Without a key, notes of this user and forged notes look alike.
+    #[tokio::test]
+    async fn without_a_key_nothing_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let destination = Destination::File(path.clone());
+        let none = NoteKey::at(None);
+        let keep = Keep {
+            key: &none,
+            ..keep()
+        };
+        for is_whole in [false, true] {
+            let (mut sink, _) = Sink::create(&destination, &keep).unwrap();
+            sink.set_version(version()).await.unwrap();
+            sink.write(Bytes::from_static(b"whole")).await.unwrap();
+            sink.flush().await.unwrap();
+            let kept = sink.kept();
+            match is_whole {
+                true => drop(sink.finish(None).await.unwrap()),
+                false => drop(sink),
+            }
+            assert_eq!(kept.bytes.load(std::sync::atomic::Ordering::Acquire), 0);
+            let there = std::fs::read_dir(directory.path()).unwrap().count();
+            assert_eq!((there, path.exists()), (is_whole.into(), is_whole));
+        }
     }
 }

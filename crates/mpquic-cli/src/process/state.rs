@@ -2,8 +2,8 @@
 //! alone.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Makes a file that only its owner can read. An existing file or link is an error.
@@ -36,6 +36,17 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
         builder.mode(0o700);
     }
     builder.recursive(true).create(path)
+}
+
+/// Renames a file, unless the new name is taken.
+pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have one name for each file.
+        Err(_) if fs::symlink_metadata(to).is_ok() => Err(ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
 }
 
 /// A message about a file that others than its owner may use, and how to make the file private.
@@ -75,7 +86,6 @@ fn state_directory_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<Pat
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Write;
 
     use super::*;

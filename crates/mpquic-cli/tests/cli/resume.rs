@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
-use crate::{Server, assert_exit, data, directories, mpquic, names, reports, stderr, stdout};
+use crate::{
+    Server, assert_exit, data, directories, mpquic, names, reports, sha256, stderr, stdout,
+};
 
 /// A download to `copy` in a directory.
 struct Get {
@@ -318,4 +320,37 @@ fn a_file_that_looks_like_a_part_is_not_touched() {
     let into = ["--output-dir", target.path().to_str().unwrap()];
     assert_exit(&server.get(&format!("/{long}"), &into), 0);
     assert_eq!(fs::read(target.path().join(&long)).unwrap(), b"content");
+}
+
+/// A server of `get -r` may send a forged part of another server's file, and a note about the part.
+#[test]
+fn a_part_that_a_server_made_up_is_not_continued() {
+    let content = data(100_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &[]);
+    let head = stdout(&server.get("/file", &["-X", "HEAD"]));
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
+    let forged = vec![b'x'; 50_000];
+    let note = serde_json::json!({
+        "url": server.url("/file"),
+        "stamp": { "etag": tag.unwrap() },
+        "length": content.len(),
+        "bytes": forged.len(),
+        "sha256": sha256(&forged),
+    });
+    let planted = tempfile::tempdir().unwrap();
+    fs::write(planted.path().join("copy.part"), forged).unwrap();
+    fs::write(planted.path().join("copy.part.json"), note.to_string()).unwrap();
+    let other = Server::start(planted.path(), &[]);
+    let into = target.path().to_str().unwrap();
+    assert_exit(&other.get("/", &["-r", "-o", into]), 0);
+    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
+
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    let told =
+        "cannot be continued, the note about it is damaged, or not by this user's `mpquic get`";
+    assert!(stderr(&output).contains(told), "{output:?}");
+    assert!(fs::read(target.path().join("copy")).unwrap() == content);
+    assert_eq!(reports(&output)[0].get("resumed_at"), None);
 }

@@ -59,6 +59,7 @@ async fn transferred(answer: Answer, have: u64) -> (Result<(), String>, u64, u64
         resume: false,
         replace: true,
         private: false,
+        key: NoteKey::known(),
     };
     let destination = Destination::Memory(memory.clone());
     let (mut sink, _) = Sink::create(&destination, &keep).unwrap();
@@ -113,6 +114,7 @@ async fn at_a_rate_less_is_read_at_a_time() {
             resume: false,
             replace: true,
             private: false,
+            key: NoteKey::known(),
         };
         let (mut sink, _) = Sink::create(&Destination::Nowhere, &keep).unwrap();
         let (count, total) = (Count::default(), AtomicU64::new(0));
@@ -144,6 +146,7 @@ impl Client for Known {
 fn treatment() -> Treatment {
     Treatment {
         left: Left::default(),
+        key: NoteKey::known().clone().into(),
         quiet: true,
         resume: true,
         replace: true,

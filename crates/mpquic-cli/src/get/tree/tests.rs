@@ -5,6 +5,7 @@ use crate::client::session::Purpose;
 use crate::files::directory_page::Kind;
 use crate::get::left::Left;
 use crate::get::listed_name::LONGEST_NAME;
+use crate::get::note_key::NoteKey;
 use crate::options::Alpn;
 use crate::process::screen::tests::Heard;
 use crate::serve::limits::Limits;
@@ -105,6 +106,7 @@ fn plan() -> Plan {
         secrets: crate::client::secrets::Secrets::default(),
         treatment: Treatment {
             left: Left::default(),
+            key: NoteKey::known().clone().into(),
             quiet: false,
             resume: true,
             replace: true,
