@@ -10,6 +10,9 @@ use crate::files::list_query::query_after;
 
 /// Most pages of one directory. A server lists a million entries in far fewer pages.
 const MAX_PAGES: usize = 1000;
+/// Most pages without an entry, one after the other. A server leaves files out of a page that vanish meanwhile, but a
+/// page has thousands of names.
+const MAX_EMPTY: usize = 16;
 
 /// The pages of one directory, for a client.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(crate) struct Pages {
     /// The last name of the page before.
     after: Option<OsString>,
     count: usize,
+    /// Pages without an entry since the last page with one.
+    empty: usize,
 }
 
 impl Pages {
@@ -26,6 +31,7 @@ impl Pages {
             first,
             after: None,
             count: 0,
+            empty: 0,
         }
     }
 
@@ -47,7 +53,7 @@ impl Pages {
     }
 
     /// Removes the reference to the next page from a page; true if a next page follows. Names that
-    /// do not come after the page before are an error, and so are too many pages.
+    /// do not come after the page before are an error. So are too many pages, and too many empty pages in a row.
     pub(crate) fn turn(&mut self, listed: &mut Vec<Listed>) -> Result<bool, &'static str> {
         let ends = |entry: &Listed| entry.kind == Kind::More && !entry.name.is_empty();
         let next = match listed.last().is_some_and(ends) {
@@ -60,12 +66,19 @@ impl Pages {
             after.is_none_or(|after| after.as_encoded_bytes() < name.as_encoded_bytes())
         };
         let entries = listed.iter().filter(|entry| entry.kind != Kind::More);
+        self.empty = match entries.clone().next() {
+            Some(_) => 0,
+            None => self.empty + 1,
+        };
         let names = entries.filter_map(Listed::file_name);
         if !names.chain(next.clone()).all(|name| is_behind(&name)) {
             return Err("the server lists the directory in pages that are not in order");
         }
         if next.is_some() && self.count == MAX_PAGES {
-            return Err("the server lists the directory in too many pages");
+            return Err("the server lists the directory in more than 1000 pages");
+        }
+        if next.is_some() && self.empty == MAX_EMPTY {
+            return Err("16 pages in a row of the server's list of the directory have no entry");
         }
         self.after = next;
         Ok(self.after.is_some())
@@ -122,14 +135,36 @@ mod tests {
         ] {
             assert!(begun().turn(&mut vec![again]).is_err());
         }
-        let mut pages = begun();
-        let mut turned = (0..).map(|number| {
-            let name = format!("n{number:09}");
-            pages.turn(&mut vec![listed(&name, Kind::More)])
-        });
-        assert_eq!(
-            turned.position(|turned| turned.is_err()),
-            Some(MAX_PAGES - 2)
-        );
+    }
+
+    /// A server may send pages in the right order without end.
+    #[test]
+    fn pages_have_an_end() {
+        let page = |number: usize, is_empty: bool| {
+            let file = listed(&format!("n{number:09}"), Kind::File);
+            let more = listed(&format!("n{number:09}+"), Kind::More);
+            [file, more].into_iter().skip(is_empty.into()).collect()
+        };
+        let end = |is_empty: fn(usize) -> bool| {
+            let mut pages = Pages::new("https://host/".parse().unwrap());
+            let mut turned = (1..).map(|number| pages.turn(&mut page(number, is_empty(number))));
+            let (turned, failed) = (turned.by_ref())
+                .enumerate()
+                .find_map(|(turned, page)| Some((turned, page.err()?)))
+                .unwrap();
+            (turned + 1, failed)
+        };
+        let long = "the server lists the directory in more than 1000 pages";
+        let empty = "16 pages in a row of the server's list of the directory have no entry";
+        assert_eq!(end(|_| false), (MAX_PAGES, long));
+        assert_eq!(end(|_| true), (MAX_EMPTY, empty));
+        assert_eq!(end(|number| number > 5), (5 + MAX_EMPTY, empty));
+        // One entry begins the count anew.
+        assert_eq!(end(|number| number % MAX_EMPTY > 0), (MAX_PAGES, long));
+        let mut pages = Pages::new("https://host/".parse().unwrap());
+        for number in 1..MAX_EMPTY {
+            assert_eq!(pages.turn(&mut page(number, true)), Ok(true));
+        }
+        assert_eq!(pages.turn(&mut Vec::new()), Ok(false), "this is the end");
     }
 }

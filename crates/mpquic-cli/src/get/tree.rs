@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -43,6 +43,8 @@ const MAX_LIST: usize = 16 << 20;
 const LISTS: usize = 16;
 /// Files and directories, at most. A link that leads back could make endless ones.
 const MAX_ENTRIES: usize = 1_000_000;
+/// Most pages of lists, without the first page of each directory. `mpquic serve` lists 4000 names or more on a page.
+const MAX_PAGES: usize = 2000;
 /// Memory for waiting entries in bytes, at most.
 const MAX_WAITING: usize = 64 << 20;
 /// Permissions of a directory without which its owner cannot put files into it.
@@ -82,6 +84,8 @@ pub(crate) struct Common {
     long_lists: Mutex<()>,
     /// How often each list with directories was read, by its SHA-256.
     equal_lists: StdMutex<HashMap<[u8; 32], usize>>,
+    /// Pages behind the first page of each directory.
+    pages: AtomicUsize,
     /// The directory here, locked.
     #[cfg(unix)]
     held: OnceLock<File>,
@@ -169,9 +173,9 @@ impl Waiting {
         Some(job)
     }
 
-    /// Adds the entries of a list, unless there are too many in all.
-    fn extend(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
-        self.seen += jobs.len();
+    /// Adds the entries of a list; too many entries in all are an error. `left_out` counts entries without a job.
+    fn extend(&mut self, jobs: Vec<Job>, left_out: usize) -> Result<(), Failure> {
+        self.seen += jobs.len() + left_out;
         self.bytes += jobs.iter().map(Job::size).sum::<usize>();
         bounded(self.seen, self.bytes)?;
         for job in jobs {
@@ -273,7 +277,7 @@ impl Tree<'_> {
             let failures = match done {
                 Ok(Done::Listed(jobs, failures, directory)) => {
                     made.extend(directory);
-                    if let Err(failure) = waiting.extend(jobs) {
+                    if let Err(failure) = waiting.extend(jobs, failures.len()) {
                         view.clear();
                         return Err(failure.about(&self.root.url));
                     }
@@ -449,6 +453,7 @@ impl Tree<'_> {
                 break;
             }
             bounded(jobs.len() + failures.len(), bytes)?;
+            self.count_page()?;
             if one_long_list.is_none() {
                 one_long_list = Some(self.common.long_lists.lock().await);
             }
@@ -488,6 +493,16 @@ impl Tree<'_> {
                 )));
             }
             let _ = self.common.held.set(directory);
+        }
+        Ok(())
+    }
+
+    /// Refuses more pages than a million entries have.
+    fn count_page(&self) -> Result<(), Failure> {
+        let pages = self.common.pages.fetch_add(1, Relaxed);
+        if pages >= MAX_PAGES {
+            let many = format!("more than {MAX_PAGES} pages of lists");
+            return Err(Cause::Refused.failed(many));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime};
 use super::*;
 use crate::client::session::Purpose;
 use crate::files::directory_page::Kind;
+use crate::files::{Content, Listing, OpenError, Source};
 use crate::get::left::Left;
 use crate::get::listed_name::LONGEST_NAME;
 use crate::get::note_key::NoteKey;
@@ -307,9 +308,9 @@ fn waiting_names_are_bounded() {
     assert!(waiting.pop(0).is_some_and(|root| root.entry.is_none()));
     assert_eq!((waiting.bytes, waiting.seen), (0, 0));
     waiting
-        .extend(jobs(2, "d", What::List(Attributes::default())))
+        .extend(jobs(2, "d", What::List(Attributes::default())), 0)
         .unwrap();
-    waiting.extend(jobs(1, "f", What::Fetch(entry))).unwrap();
+    waiting.extend(jobs(1, "f", What::Fetch(entry)), 0).unwrap();
     // Files come first; only a limited number of lists is fetched at a time.
     assert!(matches!(waiting.pop(LISTS).unwrap().what, What::Fetch(_)));
     assert!(waiting.pop(LISTS).is_none());
@@ -322,16 +323,21 @@ fn waiting_names_are_bounded() {
 
     let told = |result: Result<(), Failure>| result.unwrap_err().message().to_owned();
     let many = MAX_WAITING / LONGEST_NAME;
-    let refused = waiting.extend(jobs(many, &long, What::List(Attributes::default())));
+    let refused = waiting.extend(jobs(many, &long, What::List(Attributes::default())), 0);
     assert_eq!(told(refused), "more than 64 MiB of names to fetch");
     // Even with one entry at a time.
     let mut waiting = Waiting::new();
     let mut result = Ok(());
     for _ in 0..=MAX_ENTRIES {
-        result = result.and(waiting.extend(jobs(1, "f", What::Fetch(entry))));
+        result = result.and(waiting.extend(jobs(1, "f", What::Fetch(entry)), 0));
         waiting.pop(0);
     }
-    assert_eq!(told(result), "more than 1000000 files and directories");
+    let most = "more than 1000000 files and directories";
+    assert_eq!(told(result), most);
+    // Entries that are left out count as well.
+    let mut waiting = Waiting::new();
+    waiting.extend(Vec::new(), MAX_ENTRIES).unwrap();
+    assert_eq!(told(waiting.extend(Vec::new(), 1)), most);
 }
 
 /// `get -r` fetches the files of every page of a list, also in subdirectories. It names a file whose name is the name
@@ -365,6 +371,75 @@ async fn all_pages_of_a_list_are_fetched() {
     assert!(matches!(result, Err(Failure::Reported(Cause::File))));
     for name in &files {
         assert_eq!(fs::read_to_string(here.join(name)).unwrap(), *name);
+    }
+}
+
+/// A server with endless lists: each page names a next page, and every second page a file.
+struct Endless {
+    pages: Arc<AtomicUsize>,
+    has_files: bool,
+}
+
+impl Source for Endless {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        Err(OpenError::NotFound)
+    }
+
+    fn is_directory(&self, _: &str) -> bool {
+        true
+    }
+
+    fn list(&self, _: &str) -> Result<Listing, OpenError> {
+        let number = self.pages.fetch_add(1, Relaxed);
+        let file = crate::files::Entry {
+            name: format!("{number:09}").into(),
+            length: Some(1),
+            attributes: Attributes::default(),
+        };
+        let has_file = self.has_files && number.is_multiple_of(2);
+        Ok(Listing {
+            entries: has_file.then_some(file).into_iter().collect(),
+            others: Vec::new(),
+            more_after: Some(format!("{number:09}+").into()),
+        })
+    }
+}
+
+#[tokio::test]
+async fn lists_without_an_end_are_given_up() {
+    let target = tempfile::tempdir().unwrap();
+    for (has_files, before, code, pages, told) in [
+        (
+            false,
+            0,
+            9,
+            16,
+            "16 pages in a row of the server's list of the directory have no entry",
+        ),
+        // Further directories had the others.
+        (true, MAX_PAGES - 5, 7, 6, "more than 2000 pages of lists"),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let source = Endless {
+            pages: asked.clone(),
+            has_files,
+        };
+        let served = Served::start(source, Limits::default(), Alpn::H3);
+        let (url, reach) = (served.url("/"), served.reach(&[]));
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let sessions = sessions.that_forget();
+        let heard = Heard::begin();
+        let (plan, path) = (plan(), target.path().join("here"));
+        let root = Place {
+            url: url.clone(),
+            path,
+        };
+        let tree = tree(&plan, &sessions, root);
+        tree.common.pages.store(before, Relaxed);
+        let failed = soon(tree.fetch()).await.unwrap_err();
+        let [_, said] = heard.take();
+        assert_eq!(said, format!("mpquic: {url}: {told}\n"));
+        assert_eq!((failed.code(), asked.load(Relaxed)), (code, pages));
     }
 }
 
