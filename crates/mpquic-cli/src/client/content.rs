@@ -117,7 +117,8 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// Checks that the part begins at the requested byte. It may be shorter.
+/// Checks start and version of the part. The part may be shorter than requested. A part without a strong validator
+/// cannot be combined with other parts (RFC 9110 section 15.3.7.3).
 fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
     let Some((have, stamp)) = &ask.have else {
         return Err(RequestError::Malformed(
@@ -128,9 +129,16 @@ fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
         let told = "another part of the file than requested";
         return Err(RequestError::NotTheRest(told));
     };
-    if Stamp::of(fields).is_some_and(|now| now != *stamp) {
-        let told = "a part of another version of the file";
-        return Err(RequestError::NotTheRest(told));
+    match Stamp::of(fields) {
+        Some(now) if now == *stamp => {}
+        Some(_) => {
+            let told = "a part of another version of the file";
+            return Err(RequestError::NotTheRest(told));
+        }
+        None => {
+            let told = "a part of the file without a strong ETag or an older Last-Modified";
+            return Err(RequestError::NotTheRest(told));
+        }
     }
     Ok(Content {
         start: range.first,
@@ -255,6 +263,13 @@ mod tests {
         }
         let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
         assert!(refused.to_string().contains("another version"), "{refused}");
+        for unnamed in ["W/\"1\"", "1", ""] {
+            let refused = answer("bytes 100-199/200", unnamed).unwrap_err();
+            assert!(
+                refused.to_string().contains("without a strong ETag"),
+                "{refused}"
+            );
+        }
         // An answer with the whole file is valid, but an answer with a part under status 200 is
         // not.
         for have in [ask.have.clone(), None] {
