@@ -7,6 +7,7 @@ pub(crate) mod stream;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -14,6 +15,8 @@ use mpquic_core::{PathId, PathStats};
 use mpquic_tokio::{Connection, SendDatagramError};
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 
+use crate::client::knock;
+use crate::client::protocol::RequestError;
 use crate::client::session::{Purpose, Sessions};
 use crate::options::Alpn;
 use crate::perf::args::{Perf, Test};
@@ -232,8 +235,12 @@ impl Measurement<'_> {
         Ok(latency)
     }
 
-    /// Samples the paths and prints the progress, until the connection is lost.
+    /// Samples the paths and prints the progress, until the connection is lost. After some
+    /// silence of the server, a probe asks the server's system whether a program listens on the port.
     async fn watch(&self) -> Result<(), Failure> {
+        let until_gone = || knock::until_gone(self.client.connection.remote_address());
+        let mut gone = pin!(until_gone());
+        let mut heard = 0;
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = self.began + self.args.interval;
@@ -241,9 +248,15 @@ impl Measurement<'_> {
         loop {
             tokio::select! {
                 error = self.client.connection.closed() => return Err(lost(error)),
+                () = &mut gone => return Err(RequestError::Gone.into()),
                 _ = looks.tick() => {}
             }
             let paths = self.client.connection.path_stats();
+            let packets = paths.iter().map(|path| path.packets_received).sum::<u64>();
+            if packets != heard {
+                heard = packets;
+                gone.set(until_gone());
+            }
             self.paths.borrow_mut().look(&paths);
             if !self.args.interval.is_zero() && Instant::now() >= next {
                 next += self.args.interval;

@@ -1,7 +1,8 @@
 //! `mpquic perf`, and what other tools that speak the QUIC performance protocol get.
 
 use std::io::{BufRead, BufReader};
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use mpquic_tokio::{ClientConfig, Connection, Endpoint};
 use serde_json::Value;
@@ -43,6 +44,36 @@ fn result<'a>(events: &'a [Value], test: &str) -> &'a Value {
         assert!(["active", "suspect"].contains(&state), "{result}");
     }
     result
+}
+
+/// A server that is killed says nothing. Nobody waits for the idle timeout of 30 s.
+#[test]
+fn a_server_that_is_killed_is_noticed() {
+    for test in ["download", "upload", "latency"] {
+        let mut server = Server::perf(&[]);
+        let address = server.address.to_string();
+        let command = ["perf", &address, "--pin", &server.pin, "--test", test];
+        let mut child = mpquic(&[&command[..], &["--time", "60", "--interval", "0.1"]].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The server is connected, and measured.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for _ in 0..4 {
+            lines.next().unwrap().unwrap();
+        }
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let killed = Instant::now();
+        lines.for_each(|line| drop(line.unwrap()));
+        let output = child.wait_with_output().unwrap();
+        let took = killed.elapsed();
+        assert_exit(&output, 8);
+        let told = "the server is gone: nobody listens on its port";
+        assert!(stderr(&output).contains(told), "{test}: {output:?}");
+        assert!(took < Duration::from_secs(15), "{test}: {took:?}");
+    }
 }
 
 /// A server of files does not answer measurements, and a server of measurements has no files.
