@@ -79,6 +79,12 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
                 let message = "standard input (-) cannot be sent with other files";
                 return Err(Failure::usage(message));
             }
+            if is_stdin_closed() {
+                return Err(Failure::usage(
+                    "standard input (-) is closed, or /dev/null for reading and writing; `</dev/null` \
+                     sends an empty file",
+                ));
+            }
             items.length = None;
             items.files.push(Item {
                 file: None,
@@ -127,6 +133,22 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
     items.directories.sort_by_key(|directory| directory.depth);
     items.all_differ()?;
     Ok(items)
+}
+
+/// True if the tool was started with a closed standard input. The runtime then opens /dev/null for reading and writing
+/// in its place; a shell opens /dev/null for reading to send an empty file.
+#[cfg(unix)]
+fn is_stdin_closed() -> bool {
+    use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
+    let stdin = io::stdin();
+    let is_both = fcntl_getfl(&stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+    let null = stat("/dev/null").map(|null| null.st_rdev);
+    is_both && fstat(&stdin).map(|stdin| stdin.st_rdev) == null
+}
+
+#[cfg(not(unix))]
+fn is_stdin_closed() -> bool {
+    false
 }
 
 impl Items {

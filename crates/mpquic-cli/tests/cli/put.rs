@@ -664,3 +664,26 @@ fn special_files_do_not_stop_an_upload() {
         assert_eq!(there.modified().unwrap(), here.modified().unwrap());
     }
 }
+
+/// /dev/null sends an empty file on purpose. A closed standard input is a mistake of a script.
+#[cfg(unix)]
+#[test]
+fn a_closed_standard_input_is_refused() {
+    let (served, _) = directories(b"content");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let put = mpquic(&["put", "--pin", &server.pin, &server.url("/file"), "-"]);
+    for (input, code, content) in [("<&-", 2, "content"), ("</dev/null", 0, "")] {
+        let output = std::process::Command::new("sh")
+            .args(["-c", &format!("exec \"$@\" {input}"), "sh"])
+            .arg(put.get_program())
+            .args(put.get_args())
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .output()
+            .unwrap();
+        assert_exit(&output, code);
+        let told = stderr(&output).contains("standard input (-) is closed");
+        assert_eq!(told, code == 2, "{output:?}");
+        let stored = fs::read_to_string(served.path().join("file")).unwrap();
+        assert_eq!(stored, content, "{input}");
+    }
+}
