@@ -1,7 +1,7 @@
 //! `mpquic paths`.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use http::Uri;
 use mpquic_core::qlog::EcnValidation;
 use mpquic_tokio::path_managers::fits_interface;
-use mpquic_tokio::{Connection, InterfaceAddress, SendStream};
+use mpquic_tokio::{Connection, InterfaceAddress, LeftOutReason, SendStream};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
-use crate::client::session::{Purpose, Sessions, is_ours, leave};
+use crate::client::session::{Purpose, Sessions, is_here, is_on_link, leave, link_of};
 use crate::options::examples;
 use crate::options::origin::listed;
 use crate::options::reach::Reach;
@@ -138,7 +138,7 @@ pub(crate) async fn run(args: Paths) -> Result<(), Failure> {
 async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
     let listed = listed()?;
     let Some(url) = &args.url else {
-        let rows = starts(&args.reach, listed, false).into_iter();
+        let rows = starts(&args.reach, listed, &[]).into_iter();
         let rows: Vec<_> = rows.map(|start| start.row(round, None)).collect();
         print(&rows, args.json);
         return Ok(());
@@ -147,9 +147,8 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;
     let servers = servers.map_err(|failure| failure.about(url))?;
-    let here = servers.iter().any(|server| is_ours(server.ip()));
     let all = &listed;
-    let tries = starts(&args.reach, listed.clone(), here)
+    let tries = starts(&args.reach, listed.clone(), &servers)
         .into_iter()
         .map(|start| async {
             let tried = match start.left_out {
@@ -179,8 +178,16 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
 }
 
 /// Places from which connections can start: the addresses of --local, or all addresses of this
-/// machine. For a server on this machine, the system chooses.
-pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
+/// machine. For a server on this machine, the system chooses. A server with a link-local address is reached from the
+/// link-local addresses of its link.
+pub(crate) fn starts(
+    reach: &Reach,
+    listed: Vec<InterfaceAddress>,
+    servers: &[SocketAddr],
+) -> Vec<Start> {
+    let here = servers.iter().any(is_here);
+    let links: Vec<_> = servers.iter().filter_map(link_of).collect();
+    let has_only_links = !servers.is_empty() && servers.iter().all(is_on_link);
     if !reach.local.is_empty() {
         let named = reach.local.iter().map(|local| match local {
             Local::Address(_) | Local::OnLink(..) => Start {
@@ -205,16 +212,24 @@ pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -
         let mut excluded = reach.exclude.iter();
         excluded.any(|excluded| fits_interface(excluded, name))
     };
-    let all = listed.into_iter().map(|listed| Start {
-        left_out: match listed.left_out {
-            _ if is_excluded(&listed.name) => Some("--exclude".to_owned()),
-            Some(reason) => Some(reason.to_string()),
-            None if here => Some("the server is on this machine".to_owned()),
-            None => None,
-        },
-        local: Some(Local::Interface(listed.name.clone())),
-        interface: Some(listed.name),
-        address: Some(listed.ip),
+    let all = listed.into_iter().map(|listed| {
+        let on_link = on_link(&links, &listed);
+        Start {
+            left_out: match listed.left_out {
+                _ if is_excluded(&listed.name) => Some("--exclude".to_owned()),
+                _ if on_link.is_some() && !here => None,
+                Some(reason) => Some(reason.to_string()),
+                None if here => Some("the server is on this machine".to_owned()),
+                None if has_only_links => Some("the server has a link-local address".to_owned()),
+                None => None,
+            },
+            local: Some(match on_link {
+                Some(ip) => Local::OnLink(ip, listed.name.clone()),
+                None => Local::Interface(listed.name.clone()),
+            }),
+            interface: Some(listed.name),
+            address: Some(listed.ip),
+        }
     });
     let any = here.then_some(Start {
         interface: None,
@@ -223,6 +238,17 @@ pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -
         left_out: None,
     });
     all.chain(any).collect()
+}
+
+/// The address of an interface, if the address is link-local, usable, and on one of these links.
+fn on_link(links: &[String], listed: &InterfaceAddress) -> Option<Ipv6Addr> {
+    let is_usable = matches!(listed.left_out, None | Some(LeftOutReason::LinkLocal));
+    match listed.ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() && is_usable => {
+            links.contains(&listed.name).then_some(ip)
+        }
+        _ => None,
+    }
 }
 
 /// Connects from a place and measures.
@@ -333,6 +359,10 @@ impl Start {
     /// True if the server's address has the same IP version, and no other address of the interface
     /// suits it better.
     pub(crate) fn reaches(&self, server: SocketAddr, listed: &[InterfaceAddress]) -> bool {
+        // Between two addresses of a link, no route decides.
+        if let (true, Some(Local::OnLink(_, name))) = (is_on_link(&server), &self.local) {
+            return link_of(&server).as_ref() == Some(name);
+        }
         let is_v4 = self.address.map(|address| address.is_ipv4());
         let is_it = |at: &&InterfaceAddress| {
             Some(at.ip) == self.address && Some(&at.name) == self.interface.as_ref()
@@ -480,7 +510,7 @@ mod tests {
         let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.2"]));
         let look = Purpose::look(&url, &[Alpn::H3, Alpn::Perf]);
         let sessions = Sessions::new(&reach, look).unwrap().that_forget();
-        let start = starts(&reach, listed(), true).remove(0);
+        let start = starts(&reach, listed(), &[served.address]).remove(0);
         let servers = ["[::1]:1".parse().unwrap(), served.address];
         let mut tries = 0..5;
         let reached = loop {
@@ -516,7 +546,7 @@ mod tests {
         let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.1"]));
         let look = Purpose::look(&url, &[Alpn::Perf]);
         let sessions = Sessions::new(&reach, look).unwrap().that_forget();
-        let start = starts(&reach, listed(), true).remove(0);
+        let start = starts(&reach, listed(), &[served.address]).remove(0);
         let servers = [served.address];
         let looked = try_from(&sessions, &url, &start, (&servers, &[]));
         let (reached, close) = soon(join(looked, end_of_first(&observer))).await;
@@ -538,7 +568,7 @@ mod tests {
             let alpn = [alpn];
             let sessions = Sessions::new(&reach, Purpose::look(&url, &alpn));
             let sessions = sessions.unwrap().that_forget();
-            let start = starts(&reach, listed(), true).remove(0);
+            let start = starts(&reach, listed(), &[served.address]).remove(0);
             let began = Instant::now();
             let servers = [served.address];
             try_from(&sessions, &url, &start, (&servers, &[]))
@@ -567,14 +597,14 @@ mod tests {
         assert!(!printed.contains("on this machine"), "{printed}");
     }
 
-    fn listed() -> Vec<InterfaceAddress> {
+    fn one(name: &str, ip: &str, left_out: Option<LeftOutReason>) -> InterfaceAddress {
         // Every machine has at least one to begin with.
-        let any = mpquic_tokio::interface_addresses().unwrap().remove(0);
-        let one = |name: &str, ip: &str, left_out| {
-            let mut one = any.clone();
-            (one.name, one.ip, one.left_out) = (name.to_owned(), ip.parse().unwrap(), left_out);
-            one
-        };
+        let mut one = mpquic_tokio::interface_addresses().unwrap().remove(0);
+        (one.name, one.ip, one.left_out) = (name.to_owned(), ip.parse().unwrap(), left_out);
+        one
+    }
+
+    fn listed() -> Vec<InterfaceAddress> {
         vec![
             one("lo", "127.0.0.1", Some(LeftOutReason::Loopback)),
             one("eth0", "192.0.2.1", None),
@@ -582,12 +612,16 @@ mod tests {
         ]
     }
 
+    /// Servers on another machine and on this machine.
+    const THERE: &str = "198.51.100.1:443";
+    const HERE: &str = "127.0.0.1:443";
+
     /// Names of the used places, and the reasons for the others.
-    fn told(named: &[&str], here: bool) -> Vec<String> {
+    fn told(named: &[&str], server: &str) -> Vec<String> {
         let mut reach = reach(&[]);
         let named = named.iter().map(|named| named.parse().unwrap());
         reach.local = named.map(Local::Address).collect();
-        let starts = starts(&reach, listed(), here).into_iter();
+        let starts = starts(&reach, listed(), &[server.parse().unwrap()]).into_iter();
         let told = starts.map(|start| match &start.left_out {
             None => format!("{}: {:?}", start.name(), start.interface),
             Some(why) => format!("{}: {why}", start.name()),
@@ -599,7 +633,7 @@ mod tests {
     fn paths_start_where_the_user_says_or_where_it_makes_sense() {
         let lo = format!("lo: {}", LeftOutReason::Loopback);
         let used = ["eth0: Some(\"eth0\")", "wlan0: Some(\"wlan0\")"];
-        assert_eq!(told(&[], false), [&lo, used[0], used[1]]);
+        assert_eq!(told(&[], THERE), [&lo, used[0], used[1]]);
         let here = "the server is on this machine";
         let expected = [
             lo,
@@ -607,14 +641,53 @@ mod tests {
             format!("wlan0: {here}"),
             "any: None".into(),
         ];
-        assert_eq!(told(&[], true), expected);
+        assert_eq!(told(&[], HERE), expected);
         // A named address counts for its interface.
-        let named = told(&["192.0.2.1", "127.0.0.1"], true);
+        let named = told(&["192.0.2.1", "127.0.0.1"], HERE);
         assert_eq!(
             named,
             ["192.0.2.1: Some(\"eth0\")", "127.0.0.1: Some(\"lo\")"]
         );
-        assert_eq!(told(&["192.0.2.9"], false), ["192.0.2.9: None"]);
+        assert_eq!(told(&["192.0.2.9"], THERE), ["192.0.2.9: None"]);
+    }
+
+    /// `get` lets the system choose; here, each address of the link is tried.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_link_local_server_is_reached_from_its_link() {
+        // Each machine has this link, with the number 1.
+        let (link_local, other) = (Some(LeftOutReason::LinkLocal), "eth7");
+        let listed = vec![
+            one("lo", "2001:db8::1", None),
+            one("lo", "fe80::1", link_local),
+            one("lo", "fe80::3", Some(LeftOutReason::Tentative)),
+            one(other, "fe80::1", link_local),
+            one(other, "192.0.2.1", None),
+        ];
+        let of = |servers: &[&str]| {
+            let servers: Vec<_> = servers.iter().map(|it| it.parse().unwrap()).collect();
+            let starts = starts(&reach(&[]), listed.clone(), &servers).into_iter();
+            let told = starts.map(|start| match &start.left_out {
+                Some(why) => why.clone(),
+                None => {
+                    let reached = servers.iter().filter(|it| start.reaches(**it, &listed));
+                    format!("{}: {}", start.name(), reached.count())
+                }
+            });
+            told.collect::<Vec<_>>()
+        };
+        let elsewhere = "the server has a link-local address";
+        let expected = [
+            elsewhere,
+            "fe80::1%lo: 1",
+            "tentative",
+            "link-local",
+            elsewhere,
+        ];
+        assert_eq!(of(&["[fe80::9%1]:443"]), expected);
+        let both = of(&["[fe80::9%1]:443", THERE]);
+        assert_eq!((&*both[1], &*both[4]), ("fe80::1%lo: 1", "eth7: 1"));
+        assert_eq!(of(&[THERE])[1], "link-local");
     }
 
     #[test]

@@ -691,19 +691,35 @@ fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
 /// A socket bound to an address of a network interface cannot reach a server on the same machine, nor one
 /// of which only the link is known.
 fn is_up_to_the_system(server: &SocketAddr) -> bool {
-    is_on_link(server) || is_ours(server.ip())
+    is_on_link(server) || is_here(server)
+}
+
+/// The name of a server's link, for a server with a link-local address.
+pub(crate) fn link_of(server: &SocketAddr) -> Option<String> {
+    match server {
+        SocketAddr::V6(v6) if is_on_link(server) => hosts::link_name(v6.scope_id()),
+        _ => None,
+    }
 }
 
 /// The address is good on one link only.
-fn is_on_link(server: &SocketAddr) -> bool {
+pub(crate) fn is_on_link(server: &SocketAddr) -> bool {
     match server {
         SocketAddr::V4(_) => false,
         SocketAddr::V6(server) => server.ip().is_unicast_link_local(),
     }
 }
 
+/// True for servers on this machine.
+pub(crate) fn is_here(server: &SocketAddr) -> bool {
+    // With its link: without it, no socket takes a link-local address.
+    let mut any_port = *server;
+    any_port.set_port(0);
+    UdpSocket::bind(any_port).is_ok()
+}
+
 /// True for addresses of this machine.
-pub(crate) fn is_ours(address: IpAddr) -> bool {
+fn is_ours(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 

@@ -89,6 +89,14 @@ fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, Unusable> {
     })
 }
 
+/// The name of the link with this number.
+pub(crate) fn link_name(number: u32) -> Option<String> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut interfaces = interfaces.into_iter();
+    let found = interfaces.find(|interface| interface.index == Some(number))?;
+    Some(found.name)
+}
+
 /// Where paths over an interface start that lead to servers on its link; any port.
 pub(crate) fn link_local_addresses(name: &str) -> Vec<SocketAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();

@@ -13,7 +13,7 @@ use mpquic_lab::PathRecording;
 use mpquic_tokio::Connection;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 
-use crate::client::session::{Purpose, Sessions, is_ours, leave};
+use crate::client::session::{Purpose, Sessions, leave};
 use crate::options::Alpn;
 use crate::options::origin::listed;
 use crate::options::reach::{Reach, Stall};
@@ -97,8 +97,7 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
     })?;
     let addresses = sessions.addresses(server).await;
     let addresses = addresses.map_err(|failure| failure.about(server))?;
-    let here = addresses.iter().any(|address| is_ours(address.ip()));
-    let starts = starts(&args.reach, listed.clone(), here).into_iter();
+    let starts = starts(&args.reach, listed.clone(), &addresses).into_iter();
     let starts: Vec<_> = starts.filter(|start| start.left_out.is_none()).collect();
     let mut recordings = Vec::new();
     let mut failure = None;
@@ -475,7 +474,7 @@ mod tests {
             transport.qlog = Some(tap.before(transport.qlog.take()));
         });
         let sessions = sessions.unwrap().that_forget();
-        let start = starts(&args.reach, Vec::new(), true).remove(0);
+        let start = starts(&args.reach, Vec::new(), &[served.address]).remove(0);
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let silent = socket.local_addr().unwrap();
         let measured = async |addresses: &[SocketAddr]| {
