@@ -36,12 +36,40 @@ pub(crate) async fn until_gone(server: Option<SocketAddr>) {
     }
 }
 
+/// True if the system knows a route from one of these local addresses to a server. Sends no packet.
+pub(crate) fn has_route(locals: &[IpAddr], server: SocketAddr) -> bool {
+    let any = unspecified(server);
+    // An unspecified IPv6 address may also stand for IPv4 addresses.
+    let mut locals = locals
+        .iter()
+        .map(|ip| if ip.is_unspecified() { any } else { *ip });
+    locals.any(|local| {
+        if local.is_ipv4() != server.is_ipv4() {
+            return false;
+        }
+        let connected = std::net::UdpSocket::bind((local, 0))
+            .and_then(|socket| socket.connect(server))
+            .map_err(|error| error.kind());
+        !matches!(
+            connected,
+            // InvalidInput: a loopback address, with a route to the server from other addresses.
+            Err(ErrorKind::NetworkUnreachable
+                | ErrorKind::HostUnreachable
+                | ErrorKind::InvalidInput)
+        )
+    })
+}
+
 async fn is_closed(server: SocketAddr) -> bool {
-    let any: IpAddr = match server {
+    is_closed_from(SocketAddr::new(unspecified(server), 0), server).await
+}
+
+/// No address in particular, of a server's IP version.
+fn unspecified(server: SocketAddr) -> IpAddr {
+    match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    is_closed_from(SocketAddr::new(any, 0), server).await
+    }
 }
 
 /// Sends a probe from a local address, with any port if the port is 0, and waits for up to a second. True if the
@@ -89,6 +117,19 @@ mod tests {
             until_gone(Some(address)).await;
             let took = began.elapsed();
             assert!((PATIENCE..2 * PATIENCE).contains(&took), "{took:?}");
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_have_no_route_to_others() {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let away = SocketAddr::from(([192, 0, 2, 1], 443));
+        assert!(!has_route(&[loopback], away));
+        assert!(!has_route(&[Ipv6Addr::LOCALHOST.into()], away));
+        assert!(!has_route(&[], away));
+        let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        for local in [loopback].into_iter().chain(any) {
+            assert!(has_route(&[local], SocketAddr::new(loopback, 443)));
         }
     }
 

@@ -503,10 +503,12 @@ impl<'a> Sessions<'a> {
                 Ok((endpoint, connection, None))
             }
             Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
-                Err(Cause::Connect.failed(format!(
-                    "no answer from {listed} for {seconds} s; is a QUIC server there, and does \
-                     a firewall let UDP through?"
-                )))
+                let no_route = || no_route(&endpoint, addresses).filter(|_| !is_way_out);
+                let advice = no_route().unwrap_or_else(|| {
+                    "is a QUIC server there, and does a firewall let UDP through?".to_owned()
+                });
+                let told = format!("no answer from {listed} for {seconds} s; {advice}");
+                Err(Cause::Connect.failed(told))
             }
             Ok(Err(error)) => Err(match self.verifier.refusal() {
                 Some(refusal) => Cause::Trust.failed(refusal).and(self.renewal()),
@@ -669,6 +671,24 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         true => Err(Cause::Name.failed(format_args!("{host} has no address"))),
         false => Ok(addresses),
     }
+}
+
+/// A message if the system knows no way to any of a server's addresses from where this endpoint starts.
+fn no_route(endpoint: &Endpoint, servers: &[SocketAddr]) -> Option<String> {
+    let mut locals: Vec<_> = endpoint.local_addrs().iter().map(SocketAddr::ip).collect();
+    locals.sort_unstable();
+    locals.dedup();
+    if servers
+        .iter()
+        .any(|server| knock::has_route(&locals, *server))
+    {
+        return None;
+    }
+    let locals: Vec<_> = locals.iter().map(IpAddr::to_string).collect();
+    Some(format!(
+        "this machine has no route to it from {}: `mpquic paths` lists the addresses for --local",
+        locals.join(", ")
+    ))
 }
 
 /// For messages.

@@ -38,8 +38,8 @@ impl FromStr for Fingerprint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str =
-            "expected `sha256:` and 64 hexadecimal digits, as `mpquic serve` prints them";
+        const EXPECTED: &str = "expected `sha256:` and 64 hexadecimal digits, with or without colons between them, as `mpquic serve` prints \
+             them";
         let digits = text.strip_prefix("sha256:").ok_or(EXPECTED)?;
         let digits = digits.replace(':', "");
         hex::bytes(&digits).map(Self).ok_or(EXPECTED)
