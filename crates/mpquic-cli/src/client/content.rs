@@ -1,6 +1,6 @@
 //! Which part of a file an answer has.
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, LOCATION};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::client::protocol::{Ask, RequestError};
@@ -74,6 +74,17 @@ pub(crate) fn content(
         }
         _ => Ok(whole),
     }
+}
+
+/// True if a later request, also of `--continue`, could get the rest of the file, by the fields of an answer or by an
+/// error: only GET has ranges (RFC 9110 section 14.2), a server can announce no ranges (section 14.3), and a missing
+/// file has no rest.
+pub(crate) fn has_rest(ask: &Ask, answer: Result<&HeaderMap, &RequestError>) -> bool {
+    let may_have = match answer {
+        Ok(fields) => fields.get(ACCEPT_RANGES).is_none_or(|unit| unit != "none"),
+        Err(error) => !matches!(error, RequestError::NotFound),
+    };
+    may_have && ask.method == Method::GET
 }
 
 /// A Content-Range.
@@ -208,6 +219,30 @@ mod tests {
         let moved = check(301, &[("location", "/elsewhere")]).unwrap_err();
         let told = "the server redirects to /elsewhere (301 Moved Permanently)";
         assert_eq!(moved.to_string(), told);
+    }
+
+    #[test]
+    fn the_rest_is_asked_for_only_with_get_and_where_there_is_one() {
+        for (method, unit, expected) in [
+            (Method::GET, None, true),
+            (Method::GET, Some("bytes"), true),
+            (Method::GET, Some("none"), false),
+            (Method::POST, None, false),
+            (Method::POST, Some("bytes"), false),
+        ] {
+            let ask = Ask {
+                method,
+                ..Ask::get(&"https://host/file".parse().unwrap())
+            };
+            let mut fields = HeaderMap::new();
+            if let Some(unit) = unit {
+                fields.insert(ACCEPT_RANGES, unit.parse().unwrap());
+            }
+            assert_eq!(has_rest(&ask, Ok(&fields)), expected, "{ask:?} {unit:?}");
+            let is_get = ask.method == Method::GET;
+            assert!(!has_rest(&ask, Err(&RequestError::NotFound)));
+            assert_eq!(has_rest(&ask, Err(&RequestError::Gone)), is_get);
+        }
     }
 
     #[test]

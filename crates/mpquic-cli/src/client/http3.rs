@@ -2,9 +2,9 @@
 
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
-use http::header::{ACCEPT, ACCEPT_RANGES, CONTENT_LENGTH, IF_RANGE, RANGE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_LENGTH, IF_RANGE, RANGE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Request, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::{
@@ -13,7 +13,7 @@ use mpquic_h3::{
 };
 use mpquic_tokio::{Connection, StreamId, VarInt};
 
-use crate::client::content::content;
+use crate::client::content::{content, has_rest};
 use crate::client::protocol::{self, Ask, RequestError, Response};
 use crate::files::resuming;
 use crate::options::hosts;
@@ -217,7 +217,7 @@ impl protocol::Client for Client {
                     start: content.start,
                     end: content.end,
                     length: content.length,
-                    stamp: stamp.filter(|_| has_ranges(&ask.method, &parts.headers)),
+                    stamp: stamp.filter(|_| has_rest(ask, Ok(&parts.headers))),
                     status: parts.status,
                     fields: parts.headers,
                     body: Body {
@@ -307,12 +307,6 @@ fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
     Ok(request)
 }
 
-/// True if a later request can ask for the rest of an answer: only GET has ranges (RFC 9110 section
-/// 14.2), and a server can say that it sends none (section 14.3).
-fn has_ranges(method: &Method, fields: &HeaderMap) -> bool {
-    *method == Method::GET && fields.get(ACCEPT_RANGES).is_none_or(|unit| unit != "none")
-}
-
 fn failed(connection: &Connection, error: StreamError) -> RequestError {
     match error {
         StreamError::RemoteTerminate { code, .. } => RequestError::Refused(code.value()),
@@ -344,6 +338,8 @@ fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
     use crate::client::protocol::{Body as _, Client as _};
     use crate::options::Alpn;
@@ -388,23 +384,6 @@ mod tests {
             assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), Some(1));
             assert_eq!(pieces[0], "word");
             assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), None);
-        }
-    }
-
-    #[test]
-    fn the_rest_is_asked_for_only_with_get_and_of_servers_with_ranges() {
-        for (method, unit, expected) in [
-            (Method::GET, None, true),
-            (Method::GET, Some("bytes"), true),
-            (Method::GET, Some("none"), false),
-            (Method::POST, None, false),
-            (Method::POST, Some("bytes"), false),
-        ] {
-            let mut fields = HeaderMap::new();
-            if let Some(unit) = unit {
-                fields.insert(ACCEPT_RANGES, unit.parse().unwrap());
-            }
-            assert_eq!(has_ranges(&method, &fields), expected, "{method} {unit:?}");
         }
     }
 

@@ -294,7 +294,7 @@ impl Listed {
     }
 
     /// An entry with a name and a kind only.
-    fn named(name: &OsStr, kind: Kind) -> Self {
+    pub(crate) fn named(name: &OsStr, kind: Kind) -> Self {
         Self {
             name: name.to_string_lossy().into_owned(),
             encoded: name.to_str().is_none().then(|| encode_name(name)),

@@ -90,15 +90,7 @@ mod tests {
     use super::*;
 
     fn listed(name: &str, kind: Kind) -> Listed {
-        Listed {
-            name: name.to_owned(),
-            encoded: None,
-            kind,
-            mtime: None,
-            modified: None,
-            mode: None,
-            size: None,
-        }
+        Listed::named(name.as_ref(), kind)
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Uri};
 
+use crate::client::content::has_rest;
 use crate::client::protocol::{Ask, RequestError};
 use crate::client::redirect;
 use crate::client::retry::Retry;
@@ -91,8 +92,10 @@ impl Fetch<'_> {
                 }
             }
             let is_temporary = was_connected && self.is_temporary(&ended);
-            // There is no rest to fetch.
-            let is_gone = matches!(ended, Ended::Request(RequestError::NotFound));
+            let has_rest = match &ended {
+                Ended::Request(error) => has_rest(&ask, Err(error)),
+                Ended::Failed(_) => true,
+            };
             let mut failure = Failure::from(ended);
             if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
                 failure = Cause::Broken.failed(failure.message());
@@ -103,7 +106,7 @@ impl Fetch<'_> {
             };
             let Some((pause, is_first)) = next else {
                 let hint = download.leave().await;
-                return Err(failure.and(hint.filter(|_| !is_gone)));
+                return Err(failure.and(hint.filter(|_| has_rest)));
             };
             if let Some(json) = &plan.treatment.json {
                 json.retry(self.url, &failure, download.have());

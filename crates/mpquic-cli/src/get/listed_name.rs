@@ -111,15 +111,7 @@ mod tests {
     #[test]
     fn messages_show_the_beginning_of_a_long_name() {
         for kind in [Kind::File, Kind::Other] {
-            let entry = Listed {
-                name: "\u{7f}".repeat(1 << 20),
-                encoded: None,
-                kind,
-                mtime: None,
-                modified: None,
-                mode: None,
-                size: None,
-            };
+            let entry = Listed::named("\u{7f}".repeat(1 << 20).as_ref(), kind);
             let failure = taken(&entry, true, &mut HashSet::new()).unwrap_err();
             let message = failure.message();
             assert!(message.contains(r"\u{7f}...`"), "{message}");

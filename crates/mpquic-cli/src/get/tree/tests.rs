@@ -17,13 +17,9 @@ fn file_with_listed_size_and_time_is_here() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let listed = |size, mtime: &str| Listed {
-        name: "file".to_owned(),
-        encoded: None,
-        kind: Kind::File,
         mtime: Some(mtime.to_owned()),
-        modified: None,
-        mode: None,
         size,
+        ..Listed::named("file".as_ref(), Kind::File)
     };
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let modified = listed(None, date).attributes().modified;
@@ -170,13 +166,9 @@ fn entries_of_a_list_are_fetched_or_told() {
     let told_of = |dir: &Arc<Dir>, name: &str, encoded: Option<&str>, kind, dot_files| {
         let tree = tree(dot_files);
         let entry = Listed {
-            name: name.to_owned(),
             encoded: encoded.map(str::to_owned),
-            kind,
-            mtime: None,
-            modified: None,
-            mode: None,
             size: Some(7),
+            ..Listed::named(name.as_ref(), kind)
         };
         let mut names = HashSet::from([b"seen".to_vec()]);
         match tree.job(dir, &entry, &mut names) {
