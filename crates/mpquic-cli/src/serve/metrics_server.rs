@@ -1,19 +1,21 @@
 //! Metrics, health and a page of paths over HTTP/1 and TCP, for monitoring.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use crate::pages;
 
 /// Largest request in bytes, and its longest time.
 const MAX_REQUEST: usize = 8 << 10;
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// Most requests answered at a time.
+/// Most open connections. The oldest gives way to a further one.
 const MAX_OPEN: usize = 32;
 
 /// Produces the text of an answer.
@@ -30,23 +32,26 @@ pub(crate) struct Told {
 /// Answers requests until dropped.
 pub(crate) async fn serve(listener: TcpListener, told: Told, is_ending: watch::Receiver<bool>) {
     let told = Arc::new(told);
-    let open = Arc::new(Semaphore::new(MAX_OPEN));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(permit) = open.clone().acquire_owned().await else {
-            return;
-        };
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, for example: a descriptor becomes free soon.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        open.retain(|answer| !answer.is_finished());
+        if open.len() >= MAX_OPEN
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let told = told.clone();
         let ending = *is_ending.borrow();
-        tokio::spawn(async move {
+        let answer = tokio::spawn(async move {
             // A client that reads or writes too slowly gets no answer.
             let _ = tokio::time::timeout(MAX_TIME, answer(stream, &told, ending)).await;
-            drop(permit);
         });
+        open.push_back(answer.abort_handle());
     }
 }
 
@@ -217,27 +222,29 @@ mod tests {
         assert_eq!(&buffer, b"HTTP/1.1");
     }
 
-    /// A limited number of clients may be silent, each for a limited time.
+    /// A limited number of clients may be silent, and silent clients keep no client out.
     #[tokio::test]
-    async fn silent_metrics_clients_are_limited() {
+    async fn silent_metrics_clients_give_way() {
         let (address, _ends) = server().await;
         let mut silent = Vec::new();
-        for _ in 0..MAX_OPEN {
+        for _ in 0..2 * MAX_OPEN {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"G").await.unwrap();
             silent.push(stream);
         }
         let request = b"GET /health HTTP/1.1\r\n\r\n";
-        let answered = tokio::spawn(answer_to(address, request, false));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(!answered.is_finished());
-        // There is room again for later clients.
-        drop(silent);
-        assert!(answered.await.unwrap().ends_with("ok\n"));
-        for _ in 0..2 * MAX_OPEN {
-            let answer = answer_to(address, request, false).await;
-            assert!(answer.ends_with("ok\n"));
+        let began = tokio::time::Instant::now();
+        let answer = answer_to(address, request, false).await;
+        assert!(answer.ends_with("ok\n"));
+        assert!(began.elapsed() < MAX_TIME, "{:?}", began.elapsed());
+        let mut ended = 0;
+        for stream in &mut silent {
+            let mut buffer = [0; 8];
+            let read = stream.read(&mut buffer);
+            let read = tokio::time::timeout(Duration::from_millis(10), read);
+            ended += usize::from(read.await.is_ok());
         }
+        assert_eq!(ended, MAX_OPEN + 1);
     }
 
     #[tokio::test(start_paused = true)]
