@@ -26,6 +26,7 @@ use crate::text::times;
 
 /// The media type of lists for programs.
 const JSON: &str = "application/json";
+const PDF: &str = "application/pdf";
 /// The file that represents a directory, if it exists.
 const INDEX: &str = "index.html";
 
@@ -348,6 +349,13 @@ impl<E: Exchange> Answer<'_, E> {
             }
         };
         let mut response = status(code).header(ACCEPT_RANGES, "bytes");
+        let media_type = media_type(self.request.uri().path());
+        // Any client may have sent the file. Browsers show PDF files in another sandbox, and refuse PDF files in
+        // this sandbox.
+        let is_of_clients = self.session.source.max_upload().is_some();
+        if is_of_clients && media_type != PDF {
+            response = response.header(CONTENT_SECURITY_POLICY, "sandbox");
+        }
         for (name, value) in [
             (ETAG, version.etag()),
             (LAST_MODIFIED, version.last_modified()),
@@ -366,7 +374,7 @@ impl<E: Exchange> Answer<'_, E> {
             response = response.header(CONTENT_RANGE, range);
         }
         response = response
-            .header(CONTENT_TYPE, media_type(self.request.uri().path()))
+            .header(CONTENT_TYPE, media_type)
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff")
             .header(CONTENT_LENGTH, range.end - range.start);
         self.head(response).await?;
@@ -714,6 +722,38 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(sent.head.unwrap().status(), StatusCode::FORBIDDEN);
+    }
+
+    /// A page from a client must not act for its readers on the server's other pages.
+    #[tokio::test]
+    async fn browsers_open_files_of_clients_in_a_sandbox() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        for name in ["page.html", "index.html", "picture.svg", "paper.pdf"] {
+            fs::write(directory.path().join(name), "<script>").unwrap();
+        }
+        let mut session = session(directory.path(), log.path());
+        for (takes_files, target, expected) in [
+            (true, "/page.html", Some("sandbox")),
+            (true, "/", Some("sandbox")),
+            (true, "/picture.svg", Some("sandbox")),
+            (true, "/paper.pdf", None),
+            (false, "/page.html", None),
+            (false, "/", None),
+        ] {
+            let source = Directory::new(directory.path(), false).unwrap();
+            session.source = Arc::new(source.max_upload(takes_files.then_some(1000)));
+            let (mut sent, mut upload) = (Sent::default(), Body(None));
+            let request = request("GET", target, &[]);
+            answer(&session, &request, &mut sent, &mut upload)
+                .await
+                .unwrap();
+            let head = sent.head.unwrap();
+            let policy = head.headers().get(CONTENT_SECURITY_POLICY);
+            let policy = policy.map(|policy| policy.to_str().unwrap());
+            assert_eq!(policy, expected, "{takes_files} {target}");
+            assert_eq!(head.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        }
     }
 
     #[test]
