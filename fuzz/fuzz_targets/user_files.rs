@@ -440,6 +440,10 @@ fn check_look(rights: &Rights, naive: &[Naive], line: Option<&str>, (deed, path)
         let is_user = user.as_deref() == Some(who);
         let is_meant = *who == "anybody" || is_user || *who == "users" && user.is_some();
         let is_below = match &names {
+            // The directory of a rule is not in itself.
+            Some(names) if deed == Deed::Write && !prefix.is_empty() => {
+                names.len() > prefix.len() && names.starts_with(prefix)
+            }
             Some(names) => names.starts_with(prefix),
             None => prefix.is_empty(),
         };

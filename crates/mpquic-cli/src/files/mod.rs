@@ -8,6 +8,7 @@ pub(crate) mod list_pages;
 pub(crate) mod list_query;
 pub(crate) mod resuming;
 pub(crate) mod selection;
+mod turns;
 pub(crate) mod unfinished;
 pub(crate) mod upload;
 mod upload_note;
@@ -117,6 +118,8 @@ pub(crate) struct Sent {
     pub(crate) attributes: Attributes,
     /// The client whose quota counts the file.
     pub(crate) taker: Option<Taker>,
+    /// The announced length of the whole file, bytes.
+    pub(crate) length: Option<u64>,
 }
 
 /// The source of the content for requests.
@@ -349,6 +352,7 @@ impl Directory {
             attributes: sent.attributes,
             uploads: taking.uploads.clone(),
             taker: sent.taker,
+            announced: sent.length,
         })
     }
 }

@@ -18,6 +18,8 @@ const QUERY: &str = "upload=";
 const SUPPORTED: u16 = 104;
 
 const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
+/// The length of the whole file.
+pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
 const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
 const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
@@ -44,7 +46,18 @@ pub(crate) fn is_wanted(fields: &HeaderMap, length: Option<u64>) -> bool {
 
 /// True if no further part follows this request.
 pub(crate) fn is_complete(fields: &HeaderMap) -> bool {
-    fields.get(UPLOAD_COMPLETE) == Some(&COMPLETE)
+    fields.contains_key(UPLOAD_COMPLETE) && !goes_on(fields)
+}
+
+/// True if a further part may follow this request: the field has another value than [`COMPLETE`].
+pub(crate) fn goes_on(fields: &HeaderMap) -> bool {
+    let mut values = fields.get_all(UPLOAD_COMPLETE).iter();
+    values.any(|value| *value != COMPLETE)
+}
+
+/// True if the content may begin after the beginning of the file.
+pub(crate) fn begins_later(fields: &HeaderMap) -> bool {
+    fields.contains_key(UPLOAD_OFFSET) && offset_of(fields) != Some(0)
 }
 
 /// The offset of the content in the file, or the number of received bytes.
@@ -158,5 +171,9 @@ mod tests {
         assert!(!is_wanted(&fields, Some(FROM - 1)) && !is_wanted(&fields, None));
         go_on(&mut fields, 7);
         assert_eq!((offset_of(&fields), is_complete(&fields)), (Some(7), true));
+        assert!(begins_later(&fields) && !goes_on(&fields));
+        fields.insert(UPLOAD_OFFSET, 0.into());
+        fields.append(UPLOAD_COMPLETE, INCOMPLETE);
+        assert!(!begins_later(&fields) && goes_on(&fields) && !is_complete(&fields));
     }
 }

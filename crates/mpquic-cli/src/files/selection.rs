@@ -65,6 +65,15 @@ impl Version {
         conditions.iter().any(|name| fields.contains_key(name))
     }
 
+    /// True for `If-None-Match: *`: the request may create a file, and replaces no file.
+    pub(crate) fn is_for_new(fields: &HeaderMap) -> bool {
+        let lists = fields.get_all(IF_NONE_MATCH).iter();
+        let lists = lists.filter_map(|list| list.to_str().ok());
+        lists
+            .flat_map(|list| list.split(','))
+            .any(|tag| tag.trim() == "*")
+    }
+
     /// The part of this version for a request with these fields.
     pub(crate) fn select(&self, method: &Method, fields: &HeaderMap) -> Selection {
         // RFC 9110 section 13.2.2 has the order.

@@ -42,6 +42,10 @@ pub(crate) enum UploadError {
     Unknown,
     #[error("clients have stored as much as they may")]
     Full,
+    #[error("another version is there")]
+    OtherVersion,
+    #[error("the server cannot read the file that has that name")]
+    Unreadable,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -57,6 +61,8 @@ pub(crate) struct Place {
     pub(crate) uploads: Arc<Uploads>,
     /// The client whose quota counts the bytes.
     pub(crate) taker: Option<Taker>,
+    /// The announced length of the whole file, bytes.
+    pub(crate) announced: Option<u64>,
 }
 
 /// An upload in progress. Dropping this before [`Upload::finish`] removes the file, unless its
@@ -95,7 +101,12 @@ impl Upload {
             finished: false,
         };
         if let Some(token) = token {
-            let notes = Notes::begin(&upload.place.directory, token.clone())?;
+            let Place {
+                directory,
+                announced,
+                ..
+            } = &upload.place;
+            let notes = Notes::begin(directory, token.clone(), *announced)?;
             upload.notes = Some(notes);
             upload.claim = Some(upload.place.uploads.claim(token));
         }
@@ -128,7 +139,7 @@ impl Upload {
     }
 
     /// Resumes a file. The earlier request loses its claim, and releases its lock.
-    pub(crate) fn resume(place: Place, token: &Token) -> Result<Self, UploadError> {
+    pub(crate) fn resume(mut place: Place, token: &Token) -> Result<Self, UploadError> {
         place.look()?;
         let claim = place.uploads.claim(token.clone());
         let aside = token.file_name();
@@ -145,9 +156,11 @@ impl Upload {
         if !metadata.is_file() || there.is_err() {
             return Err(UploadError::Unknown);
         }
+        let noted = upload_note::read(&place.directory, token);
+        place.announced = noted.and_then(|noted| noted.announced);
         // After the death of a server, only the length in the note is safely on the disk.
-        let noted = || upload_note::read(&place.directory, token);
-        let length = place.uploads.length_of(token).or_else(noted);
+        let on_disk = noted.map(|noted| noted.length);
+        let length = place.uploads.length_of(token).or(on_disk);
         let length = length.filter(|length| *length <= metadata.len());
         let length = length.ok_or(UploadError::Unknown)?;
         file.set_len(length)?;
@@ -155,13 +168,14 @@ impl Upload {
         if !place.uploads.resume(token, place.taker.as_ref()) {
             return Err(UploadError::Full);
         }
+        let notes = Notes::resume(token.clone(), length, place.announced);
         Ok(Self {
             file,
             aside,
             place,
             length,
             claim: Some(claim),
-            notes: Some(Notes::resume(token.clone(), length)),
+            notes: Some(notes),
             finished: false,
         })
     }
@@ -169,6 +183,11 @@ impl Upload {
     /// Received bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Bytes of the whole file, from the first request.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.place.announced
     }
 
     /// True if the client may resume the file after this is dropped.
@@ -207,27 +226,70 @@ impl Upload {
     }
 
     /// Gives the file its name. Returns the metadata, and true for a new name.
-    pub(crate) fn finish(mut self) -> io::Result<(Metadata, bool)> {
-        let Place {
-            directory,
-            name,
-            attributes,
-            uploads,
-            ..
-        } = &self.place;
-        attributes.give_to(&self.file);
-        let replaced = directory.symlink_metadata(name).ok();
-        directory.rename(&self.aside, directory, name)?;
+    pub(crate) fn finish(self) -> Result<(Metadata, bool), UploadError> {
+        self.finish_if(false, || Ok(()))
+    }
+
+    /// [`Self::finish`] if `look` has no objection to the file with the name. With `wants_new`, the name must be free. No other upload takes a name in the directory between the look and the rename. A refused file is
+    /// removed.
+    pub(crate) fn finish_if(
+        mut self,
+        wants_new: bool,
+        look: impl FnOnce() -> Result<(), UploadError>,
+    ) -> Result<(Metadata, bool), UploadError> {
+        self.place.attributes.give_to(&self.file);
+        let uploads = self.place.uploads.clone();
+        let turn = uploads.turn(self.place.path.clone());
+        let renamed = look().and_then(|()| self.rename(wants_new));
+        drop(turn);
+        let replaced = renamed.inspect_err(|error| {
+            if !matches!(error, UploadError::Io(_)) {
+                self.claim = None;
+            }
+        })?;
         self.finished = true;
         if let Some(notes) = &self.notes {
-            notes.remove(directory);
+            notes.remove(&self.place.directory);
         }
-        if let Some(replaced) = &replaced {
-            uploads.free(NAME.saturating_add(replaced.len()));
+        if let Some(replaced) = replaced {
+            uploads.free(NAME.saturating_add(replaced));
         }
         // The rename changes the state of the file, so the metadata is read afterwards.
         Ok((self.file.metadata()?, replaced.is_none()))
     }
+
+    /// Renames the file. Returns the length of the replaced file, bytes.
+    fn rename(&self, wants_new: bool) -> Result<Option<u64>, UploadError> {
+        let Place {
+            directory, name, ..
+        } = &self.place;
+        let replaced = directory.symlink_metadata(name).ok();
+        if !wants_new {
+            directory.rename(&self.aside, directory, name)?;
+        } else if replaced.is_some() {
+            return Err(UploadError::OtherVersion);
+        } else {
+            rename_to_new(directory, &self.aside, name)?;
+        }
+        Ok(replaced.map(|replaced| replaced.len()))
+    }
+}
+
+/// Renames a file to a name that nothing has. On Linux, other programs cannot give the name to something else meanwhile,
+/// except on file systems without `RENAME_NOREPLACE`.
+fn rename_to_new(directory: &Dir, aside: &str, name: &OsStr) -> Result<(), UploadError> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(directory, aside, directory, name, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => return Err(UploadError::OtherVersion),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(UploadError::Io(error.into())),
+        }
+    }
+    Ok(directory.rename(aside, directory, name)?)
 }
 
 impl Drop for Upload {
@@ -265,6 +327,7 @@ impl Place {
             attributes: Attributes::default(),
             uploads: Uploads::new(directory.to_owned(), u64::MAX),
             taker: None,
+            announced: None,
         })
     }
 
@@ -551,12 +614,76 @@ mod tests {
         fs::write(&note, format!("{:020}\n", 7)).unwrap();
         assert!(matches!(resume(), Err(UploadError::Unknown)), "shorter");
         fs::write(&note, format!("{:020}\n", 3)).unwrap();
+        assert_eq!(resume().unwrap().announced(), None);
+        fs::write(&aside, b"123\0\0\0").unwrap();
+        fs::write(&note, format!("{:020}\n{:020}\n", 3, 5)).unwrap();
         let mut upload = resume().unwrap();
-        assert_eq!(upload.length(), 3);
+        assert_eq!((upload.length(), upload.announced()), (3, Some(5)));
         upload.write(b"45").unwrap();
         upload.finish().unwrap();
         assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"12345");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// Between the look and the rename of an upload, each further upload of the directory waits.
+    #[test]
+    fn no_upload_is_renamed_between_the_look_of_another_and_its_rename() {
+        let directory = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(directory.path().to_owned(), u64::MAX);
+        let begin = |content: &[u8]| {
+            let place = Place {
+                uploads: uploads.clone(),
+                ..place(directory.path(), "file")
+            };
+            let mut upload = Upload::create(place, None).unwrap();
+            upload.write(content).unwrap();
+            upload
+        };
+        let there = || fs::read(directory.path().join("file")).ok();
+        let (first, second) = (begin(b"first"), begin(b"second"));
+        let mut other = None;
+        let look = || {
+            other = Some(thread::spawn(|| second.finish().unwrap().1));
+            thread::sleep(Duration::from_millis(50));
+            assert_eq!(there(), None);
+            Ok(())
+        };
+        let (_, is_new) = first.finish_if(true, look).unwrap();
+        assert!(is_new && !other.unwrap().join().unwrap());
+        assert_eq!(there().as_deref(), Some(&b"second"[..]));
+    }
+
+    #[test]
+    fn a_refused_file_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let begin = || {
+            let token = Some(Token::new().unwrap());
+            let mut upload = Upload::create(place(directory.path(), "file"), token).unwrap();
+            upload.write(&vec![1; LEAST_KEPT as usize]).unwrap();
+            upload
+        };
+        let refused = begin().finish_if(false, || Err(UploadError::OtherVersion));
+        assert!(matches!(refused, Err(UploadError::OtherVersion)));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        fs::write(directory.path().join("file"), "12").unwrap();
+        let refused = begin().finish_if(true, || Ok(()));
+        assert!(matches!(refused, Err(UploadError::OtherVersion)));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// The name may have come from another program since the server's look.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_for_a_new_name_replaces_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("aside"), "1").unwrap();
+        rename_to_new(&dir, "aside", "new".as_ref()).unwrap();
+        fs::write(path("aside"), "2").unwrap();
+        let refused = rename_to_new(&dir, "aside", "new".as_ref());
+        assert!(matches!(refused, Err(UploadError::OtherVersion)));
+        assert_eq!(fs::read(path("new")).unwrap(), b"1");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The note beside an unfinished file that can be resumed: the number of bytes that are safely on
-//! the disk. After a crash of the system, the file may be longer, with zeros in place of written
+//! the disk, and the announced length of the whole file. After a crash of the system, the file may be longer, with zeros in place of written
 //! bytes.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ const FIRST: u64 = 1 << 20;
 /// Time between later notes.
 const EVERY: Duration = Duration::from_secs(1);
 /// Most bytes to read from a note.
-const LONGEST: u64 = 32;
+const LONGEST: u64 = 64;
 
 /// The notes about a file in progress.
 #[derive(Debug)]
@@ -29,26 +29,29 @@ pub(crate) struct Notes {
     /// Time of the last note.
     at: Instant,
     length: u64,
+    /// The announced length of the whole file, bytes.
+    announced: Option<u64>,
     /// True while a thread waits for the disk.
     is_busy: Arc<AtomicBool>,
 }
 
 impl Notes {
     /// Begins with a note that no byte is on the disk yet.
-    pub(crate) fn begin(directory: &Dir, token: Token) -> io::Result<Self> {
+    pub(crate) fn begin(directory: &Dir, token: Token, announced: Option<u64>) -> io::Result<Self> {
         let mut create = options();
         create.write(true).create(true);
         let mut note = directory.open_with(token.note_name(), &create)?;
-        note.write_all(&text(0))?;
-        Ok(Self::resume(token, 0))
+        note.write_all(&text(0, announced))?;
+        Ok(Self::resume(token, 0, announced))
     }
 
     /// Continues after a note of this length.
-    pub(crate) fn resume(token: Token, length: u64) -> Self {
+    pub(crate) fn resume(token: Token, length: u64, announced: Option<u64>) -> Self {
         Self {
             token,
             at: clock::now(),
             length,
+            announced,
             is_busy: Arc::default(),
         }
     }
@@ -73,12 +76,13 @@ impl Notes {
     fn start(&self, length: u64, file: &File, directory: &Dir) -> io::Result<()> {
         let (file, directory) = (file.try_clone()?, directory.try_clone()?);
         let (token, is_busy) = (self.token.clone(), self.is_busy.clone());
+        let text = text(length, self.announced);
         let sync = move || {
             let noted = file.sync_data().and_then(|()| {
                 // The note is not created again, because the file may be finished and its note
                 // removed.
                 let mut note = directory.open_with(token.note_name(), options().write(true))?;
-                note.write_all(&text(length))
+                note.write_all(&text)
             });
             if let Err(error) = noted {
                 tracing::debug!(%error, "the length of an unfinished file is not noted");
@@ -95,19 +99,34 @@ impl Notes {
     }
 }
 
-/// All notes have the same length, so each note replaces the whole note before.
-fn text(length: u64) -> Vec<u8> {
-    format!("{length:020}\n").into_bytes()
+/// The notes about a file have equal lengths, so a note replaces the whole note before.
+fn text(length: u64, announced: Option<u64>) -> Vec<u8> {
+    let announced = announced.map(|announced| format!("{announced:020}\n"));
+    format!("{length:020}\n{}", announced.unwrap_or_default()).into_bytes()
 }
 
-/// The length in a note; `None` without a note.
-pub(crate) fn read(directory: &Dir, token: &Token) -> Option<u64> {
+/// The content of a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Bytes on the disk.
+    pub(crate) length: u64,
+    /// The announced length of the whole file, bytes.
+    pub(crate) announced: Option<u64>,
+}
+
+/// Reads a note; `None` without a note.
+pub(crate) fn read(directory: &Dir, token: &Token) -> Option<Noted> {
     let note = directory.open_with(token.note_name(), options().read(true));
     let note = note.ok()?.into_std();
     let mut text = String::new();
     note.metadata().ok().filter(std::fs::Metadata::is_file)?;
     note.take(LONGEST).read_to_string(&mut text).ok()?;
-    text.strip_suffix('\n')?.parse().ok()
+    let mut lines = text.strip_suffix('\n')?.split('\n').map(str::parse);
+    let noted = Noted {
+        length: lines.next()?.ok()?,
+        announced: lines.next().transpose().ok()?,
+    };
+    lines.next().is_none().then_some(noted)
 }
 
 #[cfg(test)]
@@ -122,14 +141,18 @@ mod tests {
         let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
         let token = Token::new().unwrap();
         assert_eq!(read(&dir, &token), None);
-        let mut notes = Notes::begin(&dir, token.clone()).unwrap();
-        assert_eq!(read(&dir, &token), Some(0));
+        let announced = Some(1 << 40);
+        let mut notes = Notes::begin(&dir, token.clone(), announced).unwrap();
+        let noted = |length| Some(Noted { length, announced });
+        assert_eq!(read(&dir, &token), noted(0));
         let file = File::create(directory.path().join("file")).unwrap();
         let noted = |notes: &Notes| {
             while notes.is_busy.load(Ordering::Acquire) {
                 thread::sleep(Duration::from_millis(1));
             }
-            read(&dir, &token).unwrap()
+            let noted = read(&dir, &token).unwrap();
+            assert_eq!(noted.announced, announced);
+            noted.length
         };
         for (length, expected) in [
             (FIRST - 1, 0),
@@ -151,5 +174,25 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(read(&dir, &token), None);
+    }
+
+    #[test]
+    fn damaged_notes_tell_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        let token = Token::new().unwrap();
+        for (text, expected) in [
+            ("7\n", Some((7, None))),
+            ("7\n9\n", Some((7, Some(9)))),
+            ("7", None),
+            ("7\n9", None),
+            ("7\nx\n", None),
+            ("7\n9\n9\n", None),
+            ("", None),
+        ] {
+            std::fs::write(directory.path().join(token.note_name()), text).unwrap();
+            let noted = read(&dir, &token).map(|noted| (noted.length, noted.announced));
+            assert_eq!(noted, expected, "{text:?}");
+        }
     }
 }

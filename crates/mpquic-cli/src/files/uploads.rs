@@ -14,6 +14,7 @@ use mpquic_proxy::shares::Taker;
 use tokio::sync::oneshot;
 
 use crate::files::beneath::{Root, options};
+use crate::files::turns::{Turn, Turns};
 use crate::files::unfinished::{Token, is_unfinished, lock};
 use crate::files::upload_note;
 use crate::process::clock;
@@ -33,6 +34,7 @@ pub(crate) const NAME: u64 = 4096;
 pub(crate) struct Uploads {
     root: PathBuf,
     state: Mutex<State>,
+    turns: Turns,
 }
 
 #[derive(Debug)]
@@ -142,7 +144,13 @@ impl Uploads {
         Arc::new(Self {
             root,
             state: Mutex::new(state),
+            turns: Turns::default(),
         })
+    }
+
+    /// Waits for the turn to give a file its name in this directory beneath the root. The path must have no links.
+    pub(crate) fn turn(&self, directory: PathBuf) -> Turn<'_> {
+        self.turns.wait(directory)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -300,7 +308,10 @@ impl Uploads {
         let age = clock::time_of_day().duration_since(metadata.modified()?);
         let is_young = age.unwrap_or_default() < KEPT;
         let token = Token::of_file(name).filter(|_| is_young);
-        let noted = token.and_then(|token| Some((upload_note::read(directory, &token)?, token)));
+        let noted = token.and_then(|token| {
+            let noted = upload_note::read(directory, &token)?;
+            Some((noted.length, token))
+        });
         match noted.filter(|(length, _)| (LEAST_KEPT..=metadata.len()).contains(length)) {
             Some((length, token)) => {
                 file.set_len(length)?;

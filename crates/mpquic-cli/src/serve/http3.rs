@@ -14,10 +14,10 @@ use mpquic_h3::{
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
+use crate::serve::change::RequestBody;
 use crate::serve::drain::Draining;
 use crate::serve::drain::ENDS;
 use crate::serve::http_service;
-use crate::serve::http_upload::RequestBody;
 use crate::serve::send_file::{Exchange, Outlet, QuicSession, Refusal, Session};
 
 /// Longest wait for requests that left before the client learned of the server's end.

@@ -16,9 +16,10 @@ use crate::files::directory_page::{Form, Page};
 use crate::files::selection::{Selection, Version};
 use crate::files::{LISTING_MEMORY, OpenContent, OpenError, is_well_formed, path_of};
 use crate::process::clock;
-use crate::serve::http_upload::{Change, Client, RequestBody};
+use crate::serve::change::{Client, RequestBody};
+use crate::serve::http_upload::Change;
 use crate::serve::limits::{Memory, OpenFile};
-use crate::serve::rights::{Deed, Denied};
+use crate::serve::rights::{Deed, Denied, Since};
 use crate::serve::send_file::{Exchange, Over, Refusal, Session, Tally};
 use crate::text::count::count;
 use crate::text::percent::{percent_decode, percent_encode};
@@ -136,10 +137,8 @@ impl<E: Exchange> Answer<'_, E> {
             return self.text(response, "the path is not valid\n").await;
         }
         let session = self.session;
-        let deed = match change {
-            Some(_) => Deed::Write,
-            None => Deed::Read,
-        };
+        let deed = change.as_ref().map_or(Deed::Read, Change::deed);
+        let since = session.rights.now();
         let (fields, path) = (self.request.headers(), self.request.uri().path());
         let asked = (deed, path);
         match session
@@ -153,7 +152,7 @@ impl<E: Exchange> Answer<'_, E> {
             .admit(&mut self.exchange, self.user.as_deref())
             .await?;
         match change {
-            Some(change) => self.change(&change, body, &open).await,
+            Some(change) => self.change(&change, body, (&open, &since)).await,
             None => open.keep(self.read(&open)).await,
         }
     }
@@ -215,11 +214,12 @@ impl<E: Exchange> Answer<'_, E> {
         &mut self,
         change: &Change,
         body: &mut impl RequestBody,
-        open: &OpenFile,
+        (open, since): (&OpenFile, &Since),
     ) -> Result<(), Refusal> {
         let client = Client {
             session: self.session,
             user: self.user.as_deref(),
+            since,
         };
         let taken = change
             .run(client, self.request, (&mut self.exchange, body), open)

@@ -1,49 +1,22 @@
 //! PUT: a file from a client (RFC 9110 section 9.3.4). MKCOL: a directory for some.
 
-use std::io::{self, ErrorKind};
-
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap};
-use http::{HeaderValue, Method, Request, StatusCode, response};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
 
-use crate::files::attributes::{ATTRIBUTES, Attributes};
-use crate::files::file_state::FileState;
-use crate::files::resuming::{self, PARTIAL};
-use crate::files::selection::{Selection, Version};
+use crate::files::attributes::ATTRIBUTES;
+use crate::files::resuming;
 use crate::files::unfinished::Token;
-use crate::files::upload::{Upload, UploadError};
-use crate::files::{OpenContent, OpenError, Sent, Source};
+use crate::files::upload::UploadError;
+use crate::files::{Sent, Source};
+use crate::serve::change::{Client, RequestBody, Taken, blocking, refused};
 use crate::serve::limits::OpenFile;
-use crate::serve::send_file::{Exchange, Refusal, Session};
+use crate::serve::receiving::{resume, take, take_rest};
+use crate::serve::rights::Deed;
+use crate::serve::send_file::{Exchange, Refusal};
 
 /// The method that makes a directory.
 const MKCOL: &str = "MKCOL";
-/// Bytes collected before a thread writes them.
-const BATCH: usize = 256 << 10;
-
-/// What follows a request.
-pub(crate) trait RequestBody: Send {
-    /// Some of it, or `None` at its end.
-    fn data(&mut self) -> impl Future<Output = Result<Option<Bytes>, Refusal>> + Send;
-}
-
-/// The client of a change.
-#[derive(Clone, Copy)]
-pub(crate) struct Client<'a> {
-    pub(crate) session: &'a Session,
-    /// The user, if known.
-    pub(crate) user: Option<&'a str>,
-}
-
-impl Client<'_> {
-    /// Attributes and owner of the file in a request.
-    fn sent(&self, request: &Request<()>) -> Sent {
-        Sent {
-            attributes: Attributes::of_fields(request.headers()),
-            taker: Some(self.session.limits.taker(self.user)),
-        }
-    }
-}
 
 /// A request that changes something.
 pub(crate) enum Change {
@@ -71,6 +44,14 @@ impl Change {
             Method::PATCH => token().map(Self::Rest),
             Method::HEAD => token().map(Self::Look),
             ref method => (method.as_str() == MKCOL).then_some(Self::Directory),
+        }
+    }
+
+    /// The right that the change needs.
+    pub(crate) fn deed(&self) -> Deed {
+        match self {
+            Self::Directory => Deed::Make,
+            Self::File | Self::Rest(_) | Self::Attributes | Self::Look(_) => Deed::Write,
         }
     }
 
@@ -113,198 +94,6 @@ impl<B: RequestBody> RequestBody for Counted<'_, B> {
     }
 }
 
-/// What became of a file.
-pub(crate) enum Taken {
-    Stored {
-        /// There was no file of this name before.
-        is_new: bool,
-        etag: Option<HeaderValue>,
-    },
-    /// So many bytes of it are there.
-    Part(StatusCode, u64),
-    Refused(StatusCode, &'static str),
-}
-
-impl Taken {
-    pub(crate) fn status(&self) -> StatusCode {
-        match self {
-            Self::Stored { is_new: true, .. } => StatusCode::CREATED,
-            Self::Stored { is_new: false, .. } => StatusCode::NO_CONTENT,
-            Self::Part(status, _) | Self::Refused(status, _) => *status,
-        }
-    }
-
-    pub(crate) fn add_fields(&self, response: response::Builder) -> response::Builder {
-        match self {
-            Self::Stored {
-                etag: Some(etag), ..
-            } => response.header(ETAG, etag),
-            Self::Part(_, length) => resuming::add_offset(response, *length),
-            _ => response,
-        }
-    }
-
-    /// What people are told.
-    pub(crate) fn told(&self) -> Option<&'static str> {
-        match self {
-            Self::Stored { is_new, .. } => is_new.then_some("stored\n"),
-            Self::Part(status, _) => {
-                (*status == StatusCode::CONFLICT).then_some("another part of the file is wanted\n")
-            }
-            Self::Refused(_, told) => Some(told),
-        }
-    }
-
-    fn too_large() -> Self {
-        Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, "the file is too large\n")
-    }
-}
-
-/// Receives the file that follows a request, and stores it.
-async fn take(
-    client: Client<'_>,
-    request: &Request<()>,
-    exchange: &mut impl Exchange,
-    body: &mut impl RequestBody,
-) -> Result<Taken, Refusal> {
-    let (session, fields) = (client.session, request.headers());
-    if fields.contains_key(CONTENT_RANGE) {
-        // RFC 9110 section 14.5: it must not be taken for the whole.
-        let told = "parts of files are not taken\n";
-        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
-    }
-    let announced = match announced(fields) {
-        Ok(announced) => announced,
-        Err(refused) => return Ok(refused),
-    };
-    let most = session.source.max_upload().unwrap_or_default();
-    if announced.is_some_and(|announced| announced > most) {
-        return Ok(Taken::too_large());
-    }
-    let path = request.uri().path().to_owned();
-    if let Some(refused) = precondition(session, &path, fields).await? {
-        return Ok(refused);
-    }
-    let is_resumable = exchange.has_interim() && resuming::is_wanted(fields, announced);
-    let token = is_resumable.then(Token::new).transpose()?;
-    let (source, sent) = (session.source.clone(), client.sent(request));
-    let (at, named) = (path.clone(), token.clone());
-    let begun = blocking(move || source.upload(&at, sent, named)).await;
-    let upload = match begun {
-        Ok(upload) => upload,
-        Err(error) => return refused(error),
-    };
-    if let Some(token) = token {
-        let offer = resuming::offer(&path, &token).ok_or(Refusal::Failed)?;
-        session.limits.progress(exchange.head(offer)).await??;
-    }
-    receive(session, body, upload, announced, most).await
-}
-
-/// Receives the rest of a file.
-async fn take_rest(
-    client: Client<'_>,
-    request: &Request<()>,
-    token: &Token,
-    body: &mut impl RequestBody,
-) -> Result<Taken, Refusal> {
-    let (session, fields) = (client.session, request.headers());
-    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind != Some(PARTIAL.as_bytes()) {
-        let told = "the rest of a file is application/partial-upload\n";
-        return Ok(Taken::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, told));
-    }
-    let Some(offset) = resuming::offset_of(fields).filter(|_| resuming::is_complete(fields)) else {
-        let told = "Upload-Offset and Upload-Complete: ?1 are wanted\n";
-        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
-    };
-    let announced = match announced(fields) {
-        Ok(announced) => announced.map(|announced| announced.saturating_add(offset)),
-        Err(refused) => return Ok(refused),
-    };
-    let most = session.source.max_upload().unwrap_or_default();
-    let upload = match resume(client, request, token).await {
-        Ok(upload) => upload,
-        Err(error) => return refused(error),
-    };
-    if upload.length() != offset {
-        return Ok(Taken::Part(StatusCode::CONFLICT, upload.length()));
-    }
-    if announced.is_some_and(|announced| announced > most) {
-        upload.forget();
-        return Ok(Taken::too_large());
-    }
-    receive(session, body, upload, announced, most).await
-}
-
-/// Takes an unfinished file from whoever writes it.
-async fn resume(
-    client: Client<'_>,
-    request: &Request<()>,
-    token: &Token,
-) -> Result<Upload, UploadError> {
-    let (source, path) = (
-        client.session.source.clone(),
-        request.uri().path().to_owned(),
-    );
-    let (sent, token) = (client.sent(request), token.clone());
-    blocking(move || source.resume(&path, sent, &token)).await
-}
-
-/// Writes what comes, and gives the file its name at the end.
-async fn receive(
-    session: &Session,
-    body: &mut impl RequestBody,
-    mut upload: Upload,
-    announced: Option<u64>,
-    most: u64,
-) -> Result<Taken, Refusal> {
-    let mut ended = Ok(false);
-    while let Ok(false) = ended {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH && matches!(ended, Ok(false)) {
-            let data = tokio::select! {
-                data = session.limits.progress(body.data()) => data.unwrap_or_else(|stalled| Err(stalled.into())),
-                // Its client goes on in another request.
-                () = upload.taken() => Err(Refusal::Gone),
-            };
-            match data {
-                Ok(Some(data)) => batch.extend_from_slice(&data),
-                Ok(None) => ended = Ok(true),
-                Err(refusal) => ended = Err(refusal),
-            }
-            if upload.length() + batch.len() as u64 > most {
-                upload.forget();
-                return Ok(Taken::too_large());
-            }
-        }
-        let write = move || match upload.write(&batch) {
-            Ok(()) => Ok(upload),
-            Err(error) => {
-                upload.forget();
-                Err(error)
-            }
-        };
-        upload = match blocking(write).await {
-            Ok(upload) => upload,
-            Err(error) => return refused(error),
-        };
-    }
-    ended?;
-    if announced.is_some_and(|announced| announced != upload.length()) {
-        upload.forget();
-        let told = "the file has another length than was announced\n";
-        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
-    }
-    match blocking(move || upload.finish().map_err(UploadError::Io)).await {
-        Ok((metadata, is_new)) => Ok(Taken::Stored {
-            is_new,
-            etag: Version::new(&FileState::of(&metadata)).etag(),
-        }),
-        Err(error) => refused(error),
-    }
-}
-
 /// Makes or changes something that needs no body. `is_new` tells whether it was not there before.
 async fn at_once(
     client: Client<'_>,
@@ -323,102 +112,27 @@ async fn at_once(
     }
 }
 
-/// The length that a client announces.
-fn announced(fields: &HeaderMap) -> Result<Option<u64>, Taken> {
-    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
-    let length = match (lengths.next(), lengths.next()) {
-        (None, _) => return Ok(None),
-        (Some(length), None) => resuming::number(length),
-        (Some(_), Some(_)) => None,
-    };
-    let told = "the length makes no sense\n";
-    length
-        .map(Some)
-        .ok_or(Taken::Refused(StatusCode::BAD_REQUEST, told))
-}
-
-/// RFC 9110 section 13: what is there must be what the client expects.
-async fn precondition(
-    session: &Session,
-    path: &str,
-    fields: &HeaderMap,
-) -> Result<Option<Taken>, Refusal> {
-    // The server may be able to replace a file that it cannot read.
-    if !Version::is_conditional(fields) {
-        return Ok(None);
-    }
-    let opened = OpenContent::open(session.source.clone(), path.to_owned()).await;
-    let version = match opened {
-        Ok(content) => Some(Version::new(&content.state)),
-        Err(OpenError::NotFound) => None,
-        Err(OpenError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
-            let told = "the server cannot read the file that has that name\n";
-            return Ok(Some(Taken::Refused(StatusCode::FORBIDDEN, told)));
-        }
-        Err(OpenError::Io(error)) => return Err(error.into()),
-    };
-    let holds = match version {
-        Some(version) => matches!(version.select(&Method::PUT, fields), Selection::Whole),
-        None => !fields.contains_key(http::header::IF_MATCH),
-    };
-    let told = "another version is there\n";
-    Ok((!holds).then_some(Taken::Refused(StatusCode::PRECONDITION_FAILED, told)))
-}
-
-fn refused(error: UploadError) -> Result<Taken, Refusal> {
-    let (status, told) = match error {
-        UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
-        UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
-        UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
-        UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload or file\n"),
-        UploadError::Full => (
-            StatusCode::INSUFFICIENT_STORAGE,
-            "clients have stored as much as they may\n",
-        ),
-        // RFC 4918 section 9.3.1.
-        UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
-        UploadError::Io(error) if error.kind() == ErrorKind::InvalidFilename => {
-            (StatusCode::URI_TOO_LONG, "the name is too long\n")
-        }
-        UploadError::Io(error) => {
-            tracing::warn!(%error, "writing a file");
-            match error.kind() {
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                    (StatusCode::FORBIDDEN, "the server may not write there\n")
-                }
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
-                    StatusCode::INSUFFICIENT_STORAGE,
-                    "there is no room for it\n",
-                ),
-                _ => (StatusCode::INTERNAL_SERVER_ERROR, "cannot write it\n"),
-            }
-        }
-    };
-    Ok(Taken::Refused(status, told))
-}
-
-/// Runs what may block on a thread for that.
-async fn blocking<T: Send + 'static>(
-    run: impl FnOnce() -> Result<T, UploadError> + Send + 'static,
-) -> Result<T, UploadError> {
-    let result = tokio::task::spawn_blocking(run).await;
-    result.unwrap_or_else(|error| Err(io::Error::other(error).into()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::fs;
     use std::sync::Arc;
 
-    use http::header::{IF_MATCH, IF_NONE_MATCH};
-    use http::{Response, Uri};
+    use std::io::{self, ErrorKind};
+
+    use http::header::{AUTHORIZATION, IF_MATCH, IF_NONE_MATCH};
+    use http::{HeaderValue, Response, Uri};
+    use tokio::sync::oneshot;
 
     use super::*;
-    use crate::files::Directory;
+    use crate::files::resuming::PARTIAL;
+    use crate::files::upload::Upload;
+    use crate::files::{Directory, OpenError};
     use crate::serve::limits::{self, Limits, Shared};
     use crate::serve::observer::Observer;
-    use crate::serve::send_file::Outlet;
+    use crate::serve::receiving::BATCH;
+    use crate::serve::rights::{Caller, Rights, RightsArgs, Since, Table};
+    use crate::serve::send_file::{Outlet, Session};
 
     /// A body that comes in these pieces.
     struct Pieces(VecDeque<Bytes>);
@@ -489,19 +203,61 @@ mod tests {
             limits: limits::Client::new(Shared::new(Limits::default()), address).unwrap(),
             observer: Observer::new(None),
             client: address,
-            rights: Arc::new(crate::serve::rights::Rights::open()),
-            caller: crate::serve::rights::Caller::default(),
+            rights: Arc::new(Rights::open()),
+            caller: Caller::default(),
         }
     }
 
     const MOST: usize = 1 << 20;
 
     /// A client without a user.
-    fn stranger(session: &Session) -> Client<'_> {
+    fn stranger<'a>(session: &'a Session, since: &'a Since) -> Client<'a> {
         Client {
             session,
             user: None,
+            since,
         }
+    }
+
+    /// A body of four bytes, with a wait before the first byte.
+    struct Held {
+        begun: Option<oneshot::Sender<()>>,
+        go_on: Option<oneshot::Receiver<()>>,
+    }
+
+    impl RequestBody for Held {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            let Some(go_on) = self.go_on.take() else {
+                return Ok(None);
+            };
+            let _ = self.begun.take().map(|begun| begun.send(()));
+            let _ = go_on.await;
+            Ok(Some("late".into()))
+        }
+    }
+
+    /// Status of the answer to a file whose upload begins before `meanwhile` and ends after it.
+    async fn put_around<T>(
+        session: &Session,
+        (name, value): (&str, &HeaderValue),
+        meanwhile: impl Future<Output = T>,
+    ) -> (u16, T) {
+        let request = Request::put("/file").header(name, value).body(()).unwrap();
+        let (begun, has_begun) = oneshot::channel();
+        let (go, go_on) = oneshot::channel();
+        let mut body = Held {
+            begun: Some(begun),
+            go_on: Some(go_on),
+        };
+        let (since, mut interim) = (session.rights.now(), Interim::default());
+        let client = stranger(session, &since);
+        let (taken, done) = tokio::join!(take(client, &request, &mut interim, &mut body), async {
+            has_begun.await.unwrap();
+            let done = meanwhile.await;
+            go.send(()).unwrap();
+            done
+        });
+        (taken.unwrap().status().as_u16(), done)
     }
 
     /// Status and text of the answer to a file in pieces of these sizes.
@@ -513,8 +269,8 @@ mod tests {
         let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
         let mut body = Pieces(pieces.collect());
         let request = request.body(()).unwrap();
-        let mut interim = Interim::default();
-        let taken = take(stranger(session), &request, &mut interim, &mut body)
+        let (since, mut interim) = (session.rights.now(), Interim::default());
+        let taken = take(stranger(session, &since), &request, &mut interim, &mut body)
             .await
             .unwrap();
         assert!(interim.0.is_empty());
@@ -590,6 +346,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn parts_are_not_stored_as_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        for (fields, status) in [
+            (&[("content-range", "bytes 0-0/1")][..], 400),
+            (&[("upload-complete", "?1"), ("upload-offset", "1")], 400),
+            (&[("upload-complete", "?0")], 501),
+            (&[("upload-complete", "?0"), ("upload-length", "3")], 501),
+            (&[("upload-length", "4")], 400),
+            (&[("upload-length", "4"), ("content-length", "3")], 400),
+            (&[("upload-length", "3"), ("upload-length", "3")], 400),
+        ] {
+            let answer = put(&session, fields, &[3]).await;
+            assert_eq!(answer.0, status, "{fields:?}");
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+        let whole = [
+            ("upload-complete", "?1"),
+            ("upload-offset", "0"),
+            ("upload-length", "3"),
+        ];
+        assert_eq!(put(&session, &whole, &[3]).await.0, 201);
+    }
+
+    #[tokio::test]
     async fn upload_preconditions_are_checked() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);
@@ -602,6 +383,60 @@ mod tests {
         assert_eq!(put(&session, &[known], &[1]).await.0, 204);
         let other = (IF_MATCH.as_str(), "\"other\"");
         assert_eq!(put(&session, &[other], &[1]).await.0, 412);
+    }
+
+    /// Of two uploads for one version of a file, the server stores the first upload.
+    #[tokio::test]
+    async fn conditions_hold_when_the_file_gets_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let there = || fs::read(directory.path().join("file")).unwrap();
+        let any = HeaderValue::from_static("*");
+        let new = (IF_NONE_MATCH.as_str(), &any);
+        let other = [(IF_NONE_MATCH.as_str(), "*")];
+        let other = put(&session, &other, &[3]);
+        let (late, early) = put_around(&session, new, other).await;
+        assert_eq!((late, early.0), (412, 201));
+        assert_eq!(there(), b"xxx");
+
+        let version = fs::metadata(directory.path().join("file")).unwrap();
+        let version = crate::files::file_state::FileState::of(&version);
+        let tag = crate::files::selection::Version::new(&version)
+            .etag()
+            .unwrap();
+        let known = (IF_MATCH.as_str(), &tag);
+        let other = [(IF_MATCH.as_str(), tag.to_str().unwrap())];
+        let (late, early) = put_around(&session, known, put(&session, &other, &[5])).await;
+        assert_eq!((late, early.0), (412, 204));
+        assert_eq!(there(), b"xxxxx");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        // Without another upload, the version is still there.
+        let (alone, ()) = put_around(&session, (IF_MATCH.as_str(), &any), async {}).await;
+        assert_eq!((alone, &*there()), (204, &b"late"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_removed_user_stores_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let users = tempfile::NamedTempFile::new().unwrap();
+        fs::write(users.path(), "basic alice:wonderland\nbasic bob:builder").unwrap();
+        let args = RightsArgs {
+            credentials: Some(users.path().to_owned()),
+            ..RightsArgs::default()
+        };
+        let session = Session {
+            rights: Arc::new(Rights::new(Table::read(&args, true).unwrap())),
+            ..session(&directory)
+        };
+        let bob: mpquic_proxy::Credential = "basic bob:builder".parse().unwrap();
+        let (name, bob) = (AUTHORIZATION.as_str(), bob.to_field());
+        let read_again = async || session.rights.set(Table::read_again(&args).unwrap());
+        let (kept, ()) = put_around(&session, (name, &bob), read_again()).await;
+        assert_eq!(kept, 201);
+        fs::write(users.path(), "basic alice:wonderland").unwrap();
+        let (removed, ()) = put_around(&session, (name, &bob), read_again()).await;
+        assert_eq!(removed, 403);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     /// A directory whose files the server's user may write, and not read.
@@ -645,17 +480,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn ordinary_errors_of_the_file_system_are_no_fault_of_the_server() {
-        let status = |kind: ErrorKind| refused(io::Error::from(kind).into()).unwrap().status();
-        assert_eq!(status(ErrorKind::PermissionDenied), 403);
-        assert_eq!(status(ErrorKind::ReadOnlyFilesystem), 403);
-        assert_eq!(status(ErrorKind::InvalidFilename), 414);
-        assert_eq!(status(ErrorKind::StorageFull), 507);
-        assert_eq!(status(ErrorKind::QuotaExceeded), 507);
-        assert_eq!(status(ErrorKind::Other), 500);
-    }
-
     /// The body is not read: nobody sends a large file in vain.
     #[cfg(unix)]
     #[tokio::test]
@@ -665,7 +489,8 @@ mod tests {
         let path = format!("/{}", "x".repeat(300));
         let request = Request::put(&path).body(()).unwrap();
         let mut body = Pieces(VecDeque::from([vec![b'x'; 5].into()]));
-        let (client, mut interim) = (stranger(&session), Interim::default());
+        let (since, mut interim) = (session.rights.now(), Interim::default());
+        let client = stranger(&session, &since);
         let taken = take(client, &request, &mut interim, &mut body).await;
         assert_eq!(taken.unwrap().status(), 414);
         assert_eq!(body.0.len(), 1);
@@ -679,7 +504,9 @@ mod tests {
         let session = session(&directory);
         let make = async |path: &str| {
             let request = Request::get(path).body(()).unwrap();
-            let made = at_once(stranger(&session), &request, true, Source::make_directory);
+            let since = session.rights.now();
+            let client = stranger(&session, &since);
+            let made = at_once(client, &request, true, Source::make_directory);
             let taken = made.await.unwrap();
             taken.status().as_u16()
         };
@@ -715,7 +542,8 @@ mod tests {
             let open = session.limits.open_file(None).await.unwrap();
             let mut body = Pieces(VecDeque::new());
             let through = (&mut Interim::default(), &mut body);
-            let taken = change.run(stranger(&session), &request, through, &open);
+            let since = session.rights.now();
+            let taken = change.run(stranger(&session, &since), &request, through, &open);
             assert_eq!(taken.await.unwrap().status(), status, "{path}");
         }
         for name in ["file", "sub"] {
@@ -736,7 +564,8 @@ mod tests {
         let run = async |request: Request<()>, interim: &mut Interim, body: &mut Broken| {
             let change = Change::of(&request).unwrap();
             let open = session.limits.open_file(None).await.unwrap();
-            let client = stranger(&session);
+            let since = session.rights.now();
+            let client = stranger(&session, &since);
             change.run(client, &request, (interim, body), &open).await
         };
         let pieces = |sizes: &[usize]| {
@@ -764,19 +593,24 @@ mod tests {
         };
         let other = run(rest(1), &mut interim, &mut pieces(&[])).await.unwrap();
         assert!(matches!(other, Taken::Part(StatusCode::CONFLICT, length) if length == there));
-        let mut body = Pieces(VecDeque::from([vec![b'y'; 5].into()]));
+        // A rest that is too short completes no file.
+        let mut short = rest(there);
+        short.headers_mut().insert("content-length", 5.into());
+        let short = run(short, &mut interim, &mut pieces(&[5])).await.unwrap();
+        assert_eq!(short.status(), StatusCode::BAD_REQUEST);
+        assert!(!directory.path().join("file").exists());
+        let left = MOST - BATCH - 10;
+        let mut body = Pieces(VecDeque::from([vec![b'y'; left].into()]));
         let (request, change) = (rest(there), Change::of(&rest(there)).unwrap());
         let open = session.limits.open_file(None).await.unwrap();
         let through = (&mut interim, &mut body);
-        let taken = change
-            .run(stranger(&session), &request, through, &open)
-            .await;
+        let since = session.rights.now();
+        let client = stranger(&session, &since);
+        let taken = change.run(client, &request, through, &open).await;
         assert_eq!(taken.unwrap().status(), StatusCode::CREATED);
         let stored = fs::read(directory.path().join("file")).unwrap();
-        assert_eq!(
-            (stored.len() as u64, &stored[BATCH + 10..]),
-            (there + 5, &b"yyyyy"[..])
-        );
+        assert_eq!(stored.len(), MOST);
+        assert!(stored[BATCH + 10..].iter().all(|byte| *byte == b'y'));
         let gone = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
         assert_eq!(gone.status(), StatusCode::NOT_FOUND);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);

@@ -2,6 +2,7 @@
 
 pub(crate) mod access_log;
 pub(crate) mod args;
+pub(crate) mod change;
 pub(crate) mod client_limits;
 pub(crate) mod drain;
 #[cfg(all(test, target_os = "linux"))]
@@ -22,6 +23,8 @@ pub(crate) mod metrics_server;
 mod model;
 pub(crate) mod observer;
 pub(crate) mod perf;
+pub(crate) mod precondition;
+pub(crate) mod receiving;
 pub(crate) mod rights;
 pub(crate) mod send_file;
 pub(crate) mod succession;

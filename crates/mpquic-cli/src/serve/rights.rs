@@ -97,6 +97,8 @@ fn names(path: &str) -> Option<Vec<Vec<u8>>> {
 pub(crate) enum Deed {
     Read,
     Write,
+    /// To make a directory.
+    Make,
 }
 
 /// The reason why a request is refused.
@@ -123,6 +125,10 @@ pub(crate) struct Table {
     credentials: Option<Credentials>,
     rules: Vec<Rule>,
 }
+
+/// The users and rules at the beginning of a request.
+#[derive(Debug)]
+pub(crate) struct Since(Arc<Table>);
 
 /// The client of a connection.
 #[derive(Debug, Default)]
@@ -215,6 +221,9 @@ impl Table {
         // A path with invalid names is below no directory but the root.
         let names = names(path);
         let is_below = |prefix: &[Vec<u8>]| match &names {
+            // The name of the rule's directory stands in the directory above, perhaps of another user. MKCOL
+            // replaces nothing.
+            Some(names) if deed == Deed::Write && names == prefix => prefix.is_empty(),
             Some(names) => names.starts_with(prefix),
             None => prefix.is_empty(),
         };
@@ -226,7 +235,7 @@ impl Table {
             };
             let has_right = match deed {
                 Deed::Read => rule.may_read,
-                Deed::Write => rule.may_write,
+                Deed::Write | Deed::Make => rule.may_write,
             };
             is_meant && has_right && is_below(&rule.prefix)
         })
@@ -250,6 +259,24 @@ impl Rights {
     fn table(&self) -> Arc<Table> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.clone()
+    }
+
+    /// The users and rules at this moment.
+    pub(crate) fn now(&self) -> Since {
+        Since(self.table())
+    }
+
+    /// Allows a request of earlier users and rules again, by the users and rules of this moment.
+    pub(crate) fn still_allow(
+        &self,
+        since: &Since,
+        caller: &Caller,
+        client: IpAddr,
+        fields: &HeaderMap,
+        asked: (Deed, &str),
+    ) -> bool {
+        // A second look costs a hash, and waits if somebody guesses at the credentials.
+        Arc::ptr_eq(&since.0, &self.table()) || self.look(caller, client, fields, asked).is_ok()
     }
 
     /// Rights of everybody to read and write everything.
@@ -409,7 +436,7 @@ mod tests {
             ["basic alice:wonderland", "basic bob:builder", "bearer abc"].map(shown);
         let nobody = HeaderMap::new();
         let forbidden = |name: &str| Denied::Forbidden(Some(name.to_owned()));
-        use Deed::{Read, Write};
+        use Deed::{Make, Read, Write};
         for (fields, deed, path, expected) in [
             (&nobody, Read, "/pub/a", Ok(false)),
             (&nobody, Read, "//pub//a?query", Ok(false)),
@@ -425,6 +452,13 @@ mod tests {
             (&alice, Read, "/%61lice/a", Ok(true)),
             (&alice, Write, "/alice/a", Ok(true)),
             (&alice, Write, "/all/a", Err(forbidden("alice"))),
+            (&alice, Read, "/alice", Ok(true)),
+            (&alice, Write, "/alice", Err(forbidden("alice"))),
+            (&alice, Write, "/alice/", Err(forbidden("alice"))),
+            (&alice, Write, "/%61lice//", Err(forbidden("alice"))),
+            (&alice, Make, "/alice/", Ok(true)),
+            (&alice, Make, "/all/", Err(forbidden("alice"))),
+            (&nobody, Write, "/in", Err(Denied::Unknown)),
             (&bob, Read, "/all/a", Ok(true)),
             (&bob, Read, "/alice/a", Err(forbidden("bob"))),
             (&token, Read, "/all/", Ok(true)),
@@ -448,6 +482,8 @@ mod tests {
             rights.look(&caller, CLIENT, fields, (Deed::Write, "/a"))
         };
         assert_eq!(look(&open, &HeaderMap::new()), Ok(None));
+        let root = open.look(&caller, CLIENT, &HeaderMap::new(), (Deed::Write, "/"));
+        assert_eq!(root, Ok(None), "there is no directory above");
         assert_eq!(look(&users, &HeaderMap::new()), Err(Denied::Unknown));
         let alice = shown("basic alice:wonderland");
         assert_eq!(look(&users, &alice), Ok(Some("alice".to_owned())));

@@ -24,9 +24,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::files::Source;
 use crate::options::trust::Fingerprint;
+use crate::serve::change::RequestBody;
 use crate::serve::drain::Draining;
 use crate::serve::http_service;
-use crate::serve::http_upload::RequestBody;
 use crate::serve::limits;
 use crate::serve::observer::Observer;
 use crate::serve::rights::{Caller, Rights};
