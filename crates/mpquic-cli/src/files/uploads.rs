@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
-use mpquic_proxy::shares::Taker;
+use mpquic_proxy::shares::{Holding, Pool, Rules, Taker};
 use tokio::sync::oneshot;
 
 use crate::files::beneath::{Root, options};
@@ -24,8 +26,11 @@ pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
 /// Least bytes of an unfinished file that waits. A client that has sent fewer may not have heard of its
 /// upload yet, and to send these bytes again takes no longer than to ask for their number.
 pub(crate) const LEAST_KEPT: u64 = 64 << 10;
-/// Most unfinished files that wait. A further file replaces the oldest.
-const MAX_KEPT: usize = 64;
+/// Most unfinished files that wait. Clients share this number: a further file replaces the oldest file of its own client,
+/// or of the client with most.
+const MAX_KEPT: u64 = 64;
+/// Places of unfinished files for each client, also in times of few free places.
+const KEPT_FLOOR: u64 = 8;
 /// Bytes that count for a name besides the content: about its space on the disk.
 pub(crate) const NAME: u64 = 4096;
 
@@ -45,6 +50,8 @@ struct State {
     count: u64,
     /// Unfinished files without a writer, the oldest first.
     kept: VecDeque<Kept>,
+    /// The places of waiting files.
+    places: Pool,
     /// Bytes that clients may still store.
     room: u64,
     /// The limit of each client, bytes.
@@ -62,6 +69,8 @@ struct Kept {
     /// The counted bytes, and the client whose quota counts them.
     bytes: u64,
     taker: Option<Taker>,
+    /// `None` before the file has its place.
+    place: Option<Holding>,
 }
 
 /// The right to write an unfinished file.
@@ -87,8 +96,27 @@ impl Claim {
             token: self.token.clone(),
             bytes,
             taker,
+            place: None,
         };
         self.uploads.keep(kept);
+    }
+}
+
+impl Kept {
+    /// The client whose share of the places the file takes. The client of an earlier server's file is
+    /// unknown, so the file counts for itself.
+    fn owner(&self) -> Taker {
+        let unknown = || Taker::User(self.token.as_str().into());
+        self.taker.clone().unwrap_or_else(unknown)
+    }
+
+    fn gives_way(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.place.as_ref().is_some_and(|place| {
+            // The budget of a busy task must not hide the end.
+            let ends = pin!(tokio::task::unconstrained(place.ends()));
+            ends.poll(&mut context).is_ready()
+        })
     }
 }
 
@@ -117,6 +145,37 @@ impl State {
         may
     }
 
+    /// Gives a file a place among the waiting files. Returns the files without a place, perhaps also the new file.
+    fn keep(&mut self, mut kept: Kept) -> Vec<Kept> {
+        let mut gone = Vec::new();
+        let taker = kept.owner();
+        kept.place = loop {
+            let place = self.places.try_take(&taker, 1);
+            let is_own = |other: &Kept| other.owner() == taker;
+            match self
+                .kept
+                .iter()
+                .position(is_own)
+                .filter(|_| place.is_none())
+            {
+                Some(oldest) => gone.extend(self.kept.remove(oldest).map(|mut oldest| {
+                    oldest.place = None;
+                    oldest
+                })),
+                None => break place,
+            }
+        };
+        match kept.place {
+            Some(_) => self.kept.push_back(kept),
+            None => gone.push(kept),
+        }
+        let kept = self.kept.drain(..);
+        let (ended, kept): (VecDeque<_>, VecDeque<_>) = kept.partition(Kept::gives_way);
+        self.kept = kept;
+        gone.extend(ended);
+        gone
+    }
+
     fn discharge(&mut self, taker: Option<&Taker>, bytes: u64) {
         let Some(taker) = taker else {
             return;
@@ -137,6 +196,12 @@ impl Uploads {
             claims: HashMap::new(),
             count: 0,
             kept: VecDeque::new(),
+            places: Pool::new(Rules {
+                capacity: MAX_KEPT,
+                floor: KEPT_FLOOR,
+                grace: Duration::ZERO,
+                window: Duration::MAX,
+            }),
             room,
             quota: u64::MAX,
             stored: BTreeMap::new(),
@@ -207,11 +272,9 @@ impl Uploads {
     fn keep(&self, kept: Kept) {
         let mut state = self.state();
         state.kept.retain(|other| other.token != kept.token);
-        state.kept.push_back(kept);
-        let excess = state.kept.len() > MAX_KEPT;
-        let oldest = excess.then(|| state.kept.pop_front()).flatten();
+        let gone = state.keep(kept);
         drop(state);
-        self.remove(oldest.into_iter().collect());
+        self.remove(gone);
     }
 
     /// Bytes of an unfinished file without a writer; `None` for a file unknown to this server.
@@ -323,6 +386,7 @@ impl Uploads {
                     token,
                     bytes,
                     taker: None,
+                    place: None,
                 });
                 Ok(())
             }
@@ -398,23 +462,50 @@ mod tests {
         assert_eq!(names(&sub), ["own"]);
     }
 
+    /// Keeps a file of a client, and returns the name of the file.
+    fn keep(uploads: &Arc<Uploads>, taker: Option<&Taker>) -> String {
+        let token = Token::new().unwrap();
+        fs::write(uploads.root.join(token.file_name()), "1").unwrap();
+        assert!(uploads.take_room(taker, 1));
+        let claim = uploads.claim(token.clone());
+        claim.keep(PathBuf::new(), taker.cloned(), 1);
+        token.file_name()
+    }
+
     #[test]
     fn few_are_kept_and_the_oldest_gives_way() {
         let root = tempfile::tempdir().unwrap();
         let uploads = Uploads::new(root.path().to_owned(), 1000);
-        let mut kept = Vec::new();
-        for _ in 0..MAX_KEPT + 2 {
-            let token = Token::new().unwrap();
-            fs::write(root.path().join(token.file_name()), "1").unwrap();
-            assert!(uploads.take_room(None, 1));
-            uploads.claim(token.clone()).keep(PathBuf::new(), None, 1);
-            kept.push(token.file_name());
-        }
-        let mut expected = kept.split_off(2);
+        let alone = Taker::User("alone".into());
+        let kept: Vec<_> = (0..MAX_KEPT)
+            .map(|_| keep(&uploads, Some(&alone)))
+            .collect();
+        // As many places are left for others.
+        let mut expected = kept[MAX_KEPT as usize / 2..].to_vec();
         expected.sort();
         assert_eq!(names(root.path()), expected);
-        assert!(uploads.take_room(None, 1000 - MAX_KEPT as u64));
+        assert!(uploads.take_room(None, 1000 - MAX_KEPT / 2));
         assert!(!uploads.take_room(None, 1));
+    }
+
+    #[test]
+    fn uploads_of_others_do_not_give_way_to_whoever_has_most() {
+        let root = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(root.path().to_owned(), u64::MAX);
+        let [greedy, honest] = ["greedy", "honest"].map(|name| Taker::User(name.into()));
+        let unknown = keep(&uploads, None);
+        let first = keep(&uploads, Some(&honest));
+        for _ in 0..3 * MAX_KEPT {
+            keep(&uploads, Some(&greedy));
+        }
+        // Many clients leave no free place, and the greedy client gives way.
+        let others = (0..MAX_KEPT / 2).map(|number| Taker::User(number.to_string().into()));
+        let mut kept: Vec<_> = others.map(|taker| keep(&uploads, Some(&taker))).collect();
+        kept.extend([unknown, first, keep(&uploads, Some(&honest))]);
+        let there = names(root.path());
+        assert_eq!(there.len() as u64, MAX_KEPT);
+        let gone: Vec<_> = kept.iter().filter(|name| !there.contains(name)).collect();
+        assert!(gone.is_empty(), "{gone:?}");
     }
 
     #[test]
