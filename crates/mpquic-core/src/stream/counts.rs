@@ -19,6 +19,13 @@ const MAX_RESETS: u32 = 10_000;
 /// Time until the peer may reset another stream beyond [`MAX_RESETS`].
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
+/// True if MAX_STREAMS is due. A peer without credit learns of each stream that ends, because the other streams may stay
+/// open for hours.
+#[inline]
+fn is_due(credit: &ReceiveCredit) -> bool {
+    credit.wants_update() || credit.is_exhausted()
+}
+
 /// A direction's place in arrays.
 pub(super) fn slot(dir: Dir) -> usize {
     dir as usize
@@ -149,7 +156,7 @@ impl StreamCounts {
     /// True if MAX_STREAMS is due.
     #[inline]
     pub(super) fn is_limit_due(&self) -> bool {
-        self.accept.iter().any(ReceiveCredit::wants_update)
+        self.accept.iter().any(is_due)
     }
 
     /// True if STREAMS_BLOCKED is due.
@@ -162,7 +169,7 @@ impl StreamCounts {
     pub(super) fn write_limits(&mut self, writer: &mut FrameWriter<'_>) -> bool {
         for dir in [Dir::Bi, Dir::Uni] {
             let credit = &mut self.accept[slot(dir)];
-            if credit.wants_update() {
+            if is_due(credit) {
                 let frame = Frame::MaxStreams(MaxStreams {
                     dir,
                     maximum_streams: credit.limit(),

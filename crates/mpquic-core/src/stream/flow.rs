@@ -19,6 +19,8 @@ pub(crate) struct ReceiveCredit {
     window: u64,
     /// The limit must be announced, however little it rose.
     due: bool,
+    /// The peer has said that the announced limit stops it.
+    is_peer_blocked: bool,
     /// Value of `consumed` from which the limit is worth announcing. The value is stored, because
     /// every packet asks.
     announce_from: u64,
@@ -34,6 +36,7 @@ impl ReceiveCredit {
             consumed: 0,
             window,
             due: false,
+            is_peer_blocked: false,
             announce_from: 0,
         };
         credit.plan_announcement();
@@ -115,6 +118,13 @@ impl ReceiveCredit {
         self.due || self.consumed >= self.announce_from
     }
 
+    /// True if the peer has no credit left, by our count or by its BLOCKED frame, and units are free again. Frames of
+    /// units that the peer has used may still be on their way.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        (self.is_peer_blocked || self.available() == 0) && self.limit() > self.announced
+    }
+
     /// The limit to write into a frame.
     pub(crate) fn limit(&self) -> u64 {
         (self.consumed.saturating_add(self.window))
@@ -125,6 +135,7 @@ impl ReceiveCredit {
     pub(crate) fn on_announced(&mut self) {
         self.announced = self.limit();
         self.due = false;
+        self.is_peer_blocked = false;
         self.plan_announcement();
     }
 
@@ -137,6 +148,7 @@ impl ReceiveCredit {
     /// once.
     pub(crate) fn on_peer_blocked(&mut self) {
         self.due |= self.limit() > self.announced;
+        self.is_peer_blocked = true;
     }
 }
 
@@ -233,6 +245,27 @@ mod tests {
         assert!(!credit.wants_update());
         credit.on_lost();
         assert!(credit.wants_update());
+    }
+
+    #[test]
+    fn a_peer_without_credit_waits_for_one_unit_only() {
+        let mut credit = ReceiveCredit::new(100);
+        assert!(credit.on_received(99));
+        credit.on_consumed(1);
+        assert!(!credit.is_exhausted(), "one unit is left");
+        assert!(credit.on_received(1));
+        assert!(credit.is_exhausted());
+        credit.on_announced();
+        assert!(!credit.is_exhausted());
+        assert!(credit.on_received(1));
+        assert!(!credit.is_exhausted(), "nothing is free");
+        credit.on_consumed(1);
+        assert!(credit.is_exhausted() && !credit.wants_update());
+        credit.on_announced();
+        credit.on_peer_blocked();
+        assert!(!credit.is_exhausted());
+        credit.on_consumed(1);
+        assert!(credit.is_exhausted(), "the peer has used more than we know");
     }
 
     #[test]

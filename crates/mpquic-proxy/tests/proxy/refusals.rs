@@ -172,6 +172,42 @@ async fn strangers_have_few_streams() -> TestResult {
     Ok(())
 }
 
+/// A client without streams left goes on as soon as one stream ends, although the others stay open.
+#[tokio::test]
+async fn a_client_at_its_limit_gets_a_stream_for_each_that_ends() -> TestResult {
+    let right: Credential = "basic alice:secret".parse()?;
+    let with = |options: &mut mpquic_proxy::ClientOptions| options.credential = Some(right);
+    let mut options = users()?;
+    options.max_flows = 20;
+    let setup = Setup::with(options, with, |_| {}).await?;
+    let target = target(echo).await?.into();
+    let first = within("a flow", setup.client.connect(&target)).await??;
+    let mut flows = Vec::new();
+    for _ in 1..20 {
+        flows.push(within("a flow", setup.client.connect(&target)).await??);
+    }
+    let mut streams = Vec::new();
+    while let Ok(stream) = timeout(Duration::from_millis(300), setup.connection.open_bi()).await {
+        streams.push(stream?);
+    }
+    let most = 2 * 20 + STREAMS_OF_STRANGERS as usize;
+    assert_eq!(flows.len() + 1 + streams.len(), most);
+    for ended in std::iter::once(first).chain(flows.into_iter().take(3)) {
+        let waiting = setup.connection.open_bi();
+        let ending = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(ended);
+        };
+        // Streams without a request end after ten seconds.
+        let (opened, ()) = timeout(Duration::from_secs(3), async {
+            tokio::join!(waiting, ending)
+        })
+        .await?;
+        streams.push(opened?);
+    }
+    Ok(())
+}
+
 /// Who was right on a connection is not kept out by others at the address.
 #[tokio::test]
 async fn guesses_of_others_keep_no_user_out() -> TestResult {
