@@ -54,7 +54,8 @@ impl DatagramSender {
         self.send_with(payload, DatagramOptions::default())
     }
 
-    /// Like [`Self::send`], on a certain path, on two paths, or with a deadline.
+    /// Like [`Self::send`], on a certain path, on two paths, or with a deadline. Without a
+    /// [`DatagramOptions::flow`], the request is the flow: waiting requests take turns.
     ///
     /// # Errors
     ///
@@ -68,8 +69,17 @@ impl DatagramSender {
         let mut datagram = BytesMut::with_capacity(size + payload.len());
         put_varint(&mut datagram, self.quarter_stream_id);
         datagram.put_slice(payload);
+        let mut options = options;
+        options.flow.get_or_insert(self.quarter_stream_id);
         self.connection
             .send_datagram_with(datagram.freeze(), options)
+    }
+
+    /// Waiting bytes of the request, with 64 bytes more for each payload; and the number of waiting flows of
+    /// the connection, the request included.
+    pub fn waiting(&self) -> (usize, usize) {
+        let flow = Some(self.quarter_stream_id);
+        self.connection.datagram_flow_share(flow)
     }
 
     /// Largest payload that can be sent now, in bytes; `None` if the peer accepts no datagrams.

@@ -79,7 +79,11 @@ impl UdpSender {
     pub(crate) fn send(&self, framed: &[u8]) -> Result<(), SendDatagramError> {
         let payload = framed.get(1..).unwrap_or_default();
         self.flow.on_payload(payload.len(), Instant::now());
-        if !has_room(&self.connection, self.flow.class()) {
+        if !has_room(
+            &self.connection,
+            self.flow.class(),
+            self.datagrams.waiting(),
+        ) {
             return Err(SendDatagramError::Blocked);
         }
         if self.are_taken && self.flow.class() == Class::RealTime {

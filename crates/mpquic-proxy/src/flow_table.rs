@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -84,6 +84,18 @@ pub(crate) struct Flow {
     guess: Mutex<Guess>,
     /// The next number for a payload that is sent twice.
     number: AtomicU64,
+    /// The number of flows of the table whose TCP connections are full.
+    stalled: Arc<AtomicUsize>,
+}
+
+/// Counts a flow whose TCP connection is full. Dropping this value ends the count.
+#[derive(Debug)]
+pub(crate) struct Stalled<'a>(&'a AtomicUsize);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Flow {
@@ -128,6 +140,17 @@ impl Flow {
         }
     }
 
+    /// The number of flows of the same client or server whose TCP connections are full.
+    pub(crate) fn stalled(&self) -> usize {
+        self.stalled.load(Ordering::Relaxed)
+    }
+
+    /// Counts this flow as a flow whose TCP connection is full.
+    pub(crate) fn stall(&self) -> Stalled<'_> {
+        self.stalled.fetch_add(1, Ordering::Relaxed);
+        Stalled(&self.stalled)
+    }
+
     pub(crate) fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
@@ -151,6 +174,7 @@ impl Flow {
 pub(crate) struct FlowTable {
     next: AtomicU64,
     flows: Mutex<Flows>,
+    stalled: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -215,6 +239,7 @@ impl FlowTable {
             carried: Carried::default(),
             guess: Mutex::new(Guess::new(kind, target.map_or(0, Target::port), said, now)),
             number: AtomicU64::new(0),
+            stalled: self.stalled.clone(),
         });
         self.lock().open.insert(id, flow.clone());
         OpenFlow {

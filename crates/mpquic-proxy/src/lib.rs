@@ -26,7 +26,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
 //! let mut transport = default_transport();
-//! mpquic_proxy::adapt(&mut transport, mpquic_proxy::STREAMS_OF_STRANGERS);
+//! mpquic_proxy::adapt_server(&mut transport);
 //! let transport = transport.build()?;
 //! let credential: Credential = "basic alice:wonderland".parse()?;
 //!
@@ -93,7 +93,8 @@
 //! | TCP's RST, or another failure | the stream is reset with H3_CONNECT_ERROR |
 //! | the stream is reset or stopped, or its connection is lost | TCP's RST |
 //! | a side reads slowly | windows fill, and the other side's writes wait; nothing grows |
-//! | a UDP payload that no path can carry, or that there is no room for | it is lost |
+//! | a UDP payload that fits no packet | a capsule on the flow's stream |
+//! | a UDP payload without room in the queue | it is lost |
 
 mod capsule;
 mod class;
@@ -143,4 +144,4 @@ pub use server::{
     ServerConnection, ServerOptions, ServerStats, SystemResolver,
 };
 pub use target::{Host, InvalidTarget, Target};
-pub use transport::adapt;
+pub use transport::{adapt, adapt_server};

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
 use mpquic_h3::h3::error::{Code, StreamError};
 use mpquic_tokio::{StreamWatch, WriteError};
 use socket2::SockRef;
@@ -26,6 +27,10 @@ const LEAST: usize = 1200;
 const FRAME: usize = 9;
 /// Most pieces of the stream in one write to TCP. Each piece comes from one packet.
 const PIECES: usize = 64;
+/// Pieces of all flows together whose TCP connections are full, besides [`LEAST_PIECES`] of each flow.
+const HELD_PIECES: usize = 4096;
+/// Least pieces of the stream in one write to TCP.
+const LEAST_PIECES: usize = 2;
 
 /// Why a relay ended early.
 #[derive(Debug)]
@@ -224,18 +229,33 @@ async fn from_stream<R: Incoming>(
 ) -> Result<(), Broken> {
     let mut pieces = Vec::new();
     loop {
-        recv.read(&mut pieces, PIECES).await?;
+        recv.read(&mut pieces, pieces_beside(flow.stalled()))
+            .await?;
         let is_last = passing.on_received(&mut pieces)?;
         let count: usize = pieces.iter().map(Bytes::len).sum();
-        write_all(&mut tcp, &mut pieces)
-            .await
-            .map_err(|_| Broken::Tcp)?;
+        {
+            let mut writing = pin!(write_all(&mut tcp, &mut pieces));
+            let written = match writing.as_mut().now_or_never() {
+                Some(written) => written,
+                None => {
+                    let _stalled = flow.stall();
+                    writing.await
+                }
+            };
+            written.map_err(|_| Broken::Tcp)?;
+        }
         flow.on_used(Instant::now());
         (flow.carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
         if is_last {
             return tcp.shutdown().await.map_err(|_| Broken::Tcp);
         }
     }
+}
+
+/// Most pieces that a flow reads while `stalled` flows wait for their TCP connections. Windows do not limit pieces that a
+/// flow has read: thousands of flows to silent targets would hold 64 packets each.
+fn pieces_beside(stalled: usize) -> usize {
+    (HELD_PIECES / (stalled + 1)).clamp(LEAST_PIECES, PIECES)
 }
 
 /// Writes all pieces with few system calls, and empties the list.
@@ -313,6 +333,16 @@ mod tests {
         ended.await.expect("it ends");
         let lasted = begin.elapsed() - Duration::from_secs(27);
         assert!(idle <= lasted && lasted <= 2 * idle, "{lasted:?}");
+    }
+
+    #[test]
+    fn many_flows_to_silent_targets_hold_few_pieces() {
+        assert_eq!(pieces_beside(0), PIECES);
+        assert_eq!(pieces_beside(63), PIECES);
+        assert_eq!(pieces_beside(usize::MAX - 1), LEAST_PIECES);
+        // Each of them reads most pieces before it stalls.
+        let held: usize = (0..16_384).map(pieces_beside).sum();
+        assert!(held < 16_384 * 3, "{held}");
     }
 
     #[tokio::test]

@@ -14,9 +14,9 @@ const ALWAYS: usize = 64 << 10;
 const AT_FIRST: usize = 1 << 20;
 /// Largest number of waiting bytes of DATAGRAMs at any rate.
 const AT_MOST: usize = 4 << 20;
-/// The whole queue: payloads of flows other than bulk flows find room in the last third, so that a
-/// flood does not drop them.
-const BUFFER: usize = AT_MOST + AT_MOST / 2;
+/// The whole queue: payloads of flows other than bulk flows find room in the last part, so that a
+/// flood does not drop them, and so do payloads of flows with less than their share.
+const BUFFER: usize = 2 * AT_MOST;
 /// Between both limits, the paths' traffic of this time may wait: a path takes this time to empty
 /// itself and measure its round trip, and another path takes this time to start. A longer queue
 /// would make all payloads behind it late.
@@ -50,10 +50,34 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }
 
-/// True if another DATAGRAM of a flow of this class may wait.
-pub(crate) fn has_room(connection: &Connection, class: Class) -> bool {
+/// Windows of a client's connection before the proxy knows its user, and of further connections of a user without memory
+/// left, in bytes.
+pub(crate) const FIRST_WINDOW: u64 = 1 << 20;
+
+/// [`adapt`] for the connections of a [`Server`](crate::Server). The receive window and the send window are 1 MiB at
+/// first (or one stream's window, if that is larger): the server raises them once it knows the user, by
+/// [`ServerOptions::user_memory`](crate::ServerOptions::user_memory).
+pub fn adapt_server(transport: &mut TransportOptions) {
+    adapt(transport, crate::STREAMS_OF_STRANGERS);
+    let first = FIRST_WINDOW.max(transport.initial_stream_receive_window);
+    let first = first.min(transport.max_receive_window);
+    transport.max_receive_window = first;
+    transport.initial_receive_window = first;
+    transport.send_window = transport.send_window.min(first);
+}
+
+/// True if another DATAGRAM of a flow of this class may wait. `own` has the waiting bytes of the flow, and the number
+/// of waiting flows with this one.
+pub(crate) fn has_room(connection: &Connection, class: Class, own: (usize, usize)) -> bool {
     let waiting = BUFFER.saturating_sub(connection.datagram_send_buffer_space());
-    waiting < ALWAYS || waiting < most_of(class, most_now(&connection.path_stats()))
+    let most = || most_of(class, most_now(&connection.path_stats()));
+    waiting < ALWAYS || may_wait(waiting, own, most())
+}
+
+/// True if fewer than `most` bytes wait, or if the flow has fewer waiting bytes than its equal share of `most`: a flood
+/// takes no room from other flows.
+fn may_wait(waiting: usize, (own, flows): (usize, usize), most: usize) -> bool {
+    waiting < most || own < most / flows.max(1)
 }
 
 /// Bytes that may wait for these paths.
@@ -110,10 +134,21 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_has_room_for_its_share_beside_a_flood() {
+        assert!(may_wait(999, (999, 1), 1000));
+        assert!(!may_wait(1000, (1000, 1), 1000));
+        assert!(!may_wait(1000, (1000, 2), 1000), "the flood");
+        assert!(may_wait(1000, (0, 2), 1000), "its neighbour");
+        assert!(may_wait(1400, (400, 2), 1000));
+        assert!(!may_wait(1500, (500, 2), 1000));
+        assert!(may_wait(1 << 20, (0, 999), 1000), "one payload at least");
+    }
+
+    #[test]
     fn a_flood_leaves_room_for_others() {
         let most = most_waiting(u64::MAX, ALWAYS);
         assert_eq!(most_of(Class::Bulk, most), AT_MOST);
-        assert_eq!(most_of(Class::RealTime, most), BUFFER);
-        assert_eq!(most_of(Class::Interactive, most), BUFFER);
+        assert_eq!(most_of(Class::RealTime, most), AT_MOST + AT_MOST / 2);
+        assert_eq!(most_of(Class::Interactive, most), AT_MOST + AT_MOST / 2);
     }
 }

@@ -344,6 +344,12 @@ impl Connection {
         self.0.lock().core.datagrams().send_buffer_space()
     }
 
+    /// Waiting bytes of a flow ([`DatagramOptions::flow`](crate::DatagramOptions::flow)) for any path, with 64 bytes more
+    /// for each datagram; and the number of waiting flows, `flow` included.
+    pub fn datagram_flow_share(&self, flow: Option<u64>) -> (usize, usize) {
+        self.0.lock().core.datagrams().flow_share(flow)
+    }
+
     /// Closes the connection at once; the peer's application receives code and reason. Unacknowledged data may be lost:
     /// first wait for the peer's answer, or for
     /// [`SendStream::stopped`](crate::SendStream::stopped).

@@ -128,7 +128,8 @@ impl Connection {
 
     /// Changes how large receive windows may become, in bytes; replaces
     /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window). Windows grow no further
-    /// than the paths need. A lower limit takes back no credit that the peer already has.
+    /// than the paths need, except for a connection's window that began at its limit: this window follows the limit at
+    /// once. A lower limit takes back no credit that the peer already has.
     pub fn set_receive_window(&self, bytes: VarInt) {
         let set = |engine: &mut LockedConnection<'_>| {
             let mut streams = engine.core.streams();

@@ -76,6 +76,10 @@ pub(crate) struct ProxyServer {
     /// UDP flow displaces the one that has waited longest for an answer or was idle for 5 seconds
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
+    /// Memory in MiB for data of one user's flows that a target does not read, or the user's client does not acknowledge.
+    /// Each connection of a user gets a third of the rest for its windows
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    pub(crate) max_user_memory: u32,
     /// New flows of one user per second; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
@@ -182,6 +186,13 @@ impl Idle {
     pub(crate) fn adapt(&self, transport: &mut TransportOptions, flows: u32) {
         transport.send_queue_time = Some(Duration::from_millis(self.send_queue));
         mpquic_proxy::adapt(transport, flows);
+        transport.max_idle_timeout = Some(Duration::from_secs(self.max_outage));
+    }
+
+    /// Adapts the transport of a server's connection, before its first right credential.
+    pub(crate) fn adapt_server(&self, transport: &mut TransportOptions) {
+        transport.send_queue_time = Some(Duration::from_millis(self.send_queue));
+        mpquic_proxy::adapt_server(transport);
         transport.max_idle_timeout = Some(Duration::from_secs(self.max_outage));
     }
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::shares::Taker;
-use mpquic_proxy::{
-    Access, Credentials, MAX_FIELDS, Observe, Over, STREAMS_OF_STRANGERS, Server, ServerOptions,
-};
+use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Server, ServerOptions};
 use mpquic_tokio::ServerConfig;
 
 use crate::options::Alpn;
@@ -198,7 +196,7 @@ fn renewed(
 fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
-    args.idle.adapt(&mut transport, STREAMS_OF_STRANGERS);
+    args.idle.adapt_server(&mut transport);
     Ok(transport)
 }
 
@@ -249,6 +247,7 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.rules.nat64 = args.nat64.clone();
     options.max_flows = args.max_flows as usize;
     options.all_flows = descriptors::for_flows();
+    options.user_memory = u64::from(args.max_user_memory) << 20;
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
@@ -379,6 +378,8 @@ mod tests {
         let args = arguments(&[&["--open"], &limits[..]].concat());
         let transport = transport(&args).unwrap();
         assert_eq!(transport.max_concurrent_bidi_streams, 16);
+        let windows = [transport.initial_receive_window, transport.send_window];
+        assert_eq!(windows, [1 << 20; 2]);
         assert!(transport.datagram_receive_buffer.is_some());
         assert_eq!(transport.max_concurrent_paths, 3);
         assert_eq!(transport.max_idle_timeout, Some(Duration::from_secs(60)));
@@ -393,6 +394,8 @@ mod tests {
             "7",
             "--max-new-flows",
             "8",
+            "--max-user-memory",
+            "16",
             "--target-timeout",
             "9",
         ];
@@ -400,6 +403,7 @@ mod tests {
         let args = arguments(&[&["--open"], &more[..], &idle].concat());
         let options = options(&args, Arc::default()).unwrap();
         assert_eq!((options.max_flows, options.flows_per_second), (7, 8));
+        assert_eq!(options.user_memory, 16 << 20);
         let queue = transport(&args).unwrap().send_queue_time;
         assert_eq!(queue, Some(Duration::from_millis(50)));
         let seconds = [options.connect_timeout, options.tcp_idle, options.udp_idle];

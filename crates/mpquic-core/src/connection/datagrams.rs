@@ -96,6 +96,12 @@ impl<'a> Datagrams<'a> {
     pub fn send_buffer_space(&self) -> usize {
         self.queues.send_buffer_space()
     }
+
+    /// Waiting bytes of a flow ([`DatagramOptions::flow`]) for any path, with 64 bytes more for each DATAGRAM; and the
+    /// number of waiting flows, `flow` included.
+    pub fn flow_share(&self, flow: Option<u64>) -> (usize, usize) {
+        self.queues.flow_share(flow)
+    }
 }
 
 /// Drops queued DATAGRAMs that fit no packet any more.

@@ -91,7 +91,8 @@ impl<'a> Streams<'a> {
     /// Changes the largest size of receive windows, in bytes: see
     /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window).
     /// A larger window of the connection shrinks as data is read; credit that the peer already has
-    /// stays valid.
+    /// stays valid. If the connection's window was configured to begin at its limit, the window
+    /// follows the limit at once.
     pub fn set_max_receive_window(&mut self, bytes: u64) {
         self.set.receive_windows.set_max(bytes);
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::datagram_turns::DatagramTurns;
 use crate::ids::PathId;
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
@@ -46,6 +47,10 @@ pub struct DatagramOptions {
     pub copy: bool,
     /// Drops the DATAGRAM at this time, unless sent before.
     pub deadline: Option<Instant>,
+    /// The flow of the DATAGRAM, by a number that the application chooses. Waiting flows take turns by bytes, and
+    /// the DATAGRAMs of one flow keep their order. All DATAGRAMs without a number are one flow. DATAGRAMs with
+    /// a path take no turns.
+    pub flow: Option<u64>,
 }
 
 impl DatagramOptions {
@@ -60,6 +65,13 @@ impl DatagramOptions {
     #[must_use]
     pub fn with_copy(mut self) -> Self {
         self.copy = true;
+        self
+    }
+
+    /// With [`Self::flow`].
+    #[must_use]
+    pub fn with_flow(mut self, flow: u64) -> Self {
+        self.flow = Some(flow);
         self
     }
 
@@ -79,6 +91,9 @@ struct Waiting {
     wants_copy: bool,
     /// A copy of a sent DATAGRAM: not counted as queued by the application.
     is_copy: bool,
+    flow: Option<u64>,
+    /// The turn of the DATAGRAM; 0 if it takes no turns.
+    turn: u64,
 }
 
 impl Waiting {
@@ -128,8 +143,10 @@ pub(crate) struct DatagramCounts {
 /// DATAGRAMs that wait to be sent.
 #[derive(Debug)]
 pub(super) struct DatagramSender {
-    /// DATAGRAMs for any path.
+    /// DATAGRAMs for any path, in the order of their turns.
     free: VecDeque<Waiting>,
+    /// The flows of [`Self::free`].
+    pub(super) turns: DatagramTurns,
     /// DATAGRAMs bound to a path.
     bound: Vec<(PathId, VecDeque<Waiting>)>,
     /// Sent, and copies may be wanted.
@@ -153,6 +170,7 @@ impl DatagramSender {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             free: VecDeque::new(),
+            turns: DatagramTurns::default(),
             bound: Vec::new(),
             sent: Vec::new(),
             cost: 0,
@@ -177,7 +195,7 @@ impl DatagramSender {
     pub(super) fn memory(&self) -> usize {
         let unused = |queue: &VecDeque<Waiting>| queue.capacity() - queue.len();
         let unused = self.queues().map(unused).sum::<usize>();
-        self.cost + self.copy_bytes + unused * size_of::<Waiting>()
+        self.cost + self.copy_bytes + unused * size_of::<Waiting>() + self.turns.memory()
     }
 
     fn queues(&self) -> impl Iterator<Item = &VecDeque<Waiting>> {
@@ -205,18 +223,24 @@ impl DatagramSender {
     }
 
     pub(super) fn push(&mut self, data: Bytes, options: DatagramOptions) {
-        let waiting = Waiting {
+        let mut waiting = Waiting {
             data,
             deadline: options.deadline,
             wants_copy: options.copy,
             is_copy: false,
+            flow: options.flow,
+            turn: 0,
         };
         self.cost += waiting.cost();
         self.note_deadline(options.deadline);
         match options.path {
             None => {
                 self.free_bytes += waiting.data.len() as u64;
-                self.free.push_back(waiting);
+                waiting.turn = self.turns.on_queued(waiting.flow, waiting.cost());
+                let place = self
+                    .free
+                    .partition_point(|other| other.turn <= waiting.turn);
+                self.free.insert(place, waiting);
             }
             Some(path) => self.bound_entry(path).push_back(waiting),
         }
@@ -351,7 +375,11 @@ impl DatagramSender {
     fn pop(&mut self, path: PathId, bound: bool) -> Option<Waiting> {
         let waiting = match bound {
             true => self.bound_entry(path).pop_front(),
-            false => self.free.pop_front(),
+            false => {
+                let next = self.free.pop_front()?;
+                self.turns.on_turn(next.turn);
+                Some(next)
+            }
         }?;
         self.forget(&waiting, bound);
         Some(waiting)
@@ -365,6 +393,7 @@ impl DatagramSender {
         }
         if !bound {
             self.free_bytes -= waiting.data.len() as u64;
+            self.turns.on_left(waiting.flow, waiting.cost());
         }
     }
 

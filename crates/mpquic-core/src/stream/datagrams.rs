@@ -231,6 +231,12 @@ impl DatagramQueues {
         queue.limit.saturating_sub(queue.cost + OVERHEAD)
     }
 
+    /// Waiting bytes of a flow for any path, with 64 bytes more for each DATAGRAM; and the number of waiting flows, `flow`
+    /// included.
+    pub(crate) fn flow_share(&self, flow: Option<u64>) -> (usize, usize) {
+        self.outgoing.turns.share(flow)
+    }
+
     /// True once after room became free for a `send` that had failed.
     pub(crate) fn take_unblocked(&mut self) -> bool {
         let unblocked = self.sender_waits && self.outgoing.cost <= self.outgoing.limit / 2;

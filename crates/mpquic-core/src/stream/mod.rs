@@ -6,6 +6,7 @@ mod budget;
 mod counts;
 pub(crate) mod crypto_stream;
 mod datagram_sender;
+mod datagram_turns;
 pub(crate) mod datagrams;
 mod deadlines;
 mod delivery_choices;

@@ -17,6 +17,8 @@ pub(super) struct ReceiveWindows {
     pub(super) credit: ReceiveCredit,
     /// The configured limit of the connection's window, in bytes.
     max: u64,
+    /// The connection's window began at its limit, and stays there.
+    is_whole: bool,
     /// The largest window for which the configured limit of memory has room.
     affordable: u64,
     /// Window of a new stream, as in the transport parameters.
@@ -34,6 +36,7 @@ impl ReceiveWindows {
         Self {
             credit: ReceiveCredit::new(config.initial_receive_window),
             max: config.max_receive_window,
+            is_whole: config.initial_receive_window == config.max_receive_window,
             affordable: config.memory_limit.unwrap_or(u64::MAX) / WINDOWS_PER_LIMIT,
             initial_stream: config.initial_stream_receive_window,
             stream: config.initial_stream_receive_window,
@@ -63,11 +66,15 @@ impl ReceiveWindows {
         self.max.min(self.affordable)
     }
 
-    /// Changes the limit of windows. The connection's window is cut down to the limit. Windows of
-    /// streams only stop growing: their sum cannot exceed the connection's window.
+    /// Changes the limit of windows. The connection's window is cut down to the limit; a window that
+    /// began at its limit also grows with the limit. Windows of streams only stop growing: their sum
+    /// cannot exceed the connection's window.
     pub(super) fn set_max(&mut self, max: u64) {
         self.max = max;
-        let wanted = self.credit.window().max(self.target.target());
+        let wanted = match self.is_whole {
+            true => max,
+            false => self.credit.window().max(self.target.target()),
+        };
         self.credit.set_window(wanted.min(self.largest()));
         self.stream = self.stream.min(max.max(self.initial_stream));
     }

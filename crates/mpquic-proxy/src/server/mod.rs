@@ -8,6 +8,7 @@ mod ip;
 mod outwards;
 mod refusal;
 mod udp;
+mod windows;
 
 use std::net::IpAddr;
 #[cfg(target_os = "linux")]
@@ -31,6 +32,7 @@ use tokio::time::{Instant, timeout};
 use self::accounts::{Accounts, Counted};
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
+use self::windows::{Windowed, Windows};
 use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
@@ -89,6 +91,10 @@ pub struct ServerOptions {
     /// least its own number of flows for others, and UDP flows of one user take a quarter at most.
     /// The user with most flows gives way to users with fewer.
     pub all_flows: usize,
+    /// Memory that one user can make the proxy hold with data of flows that nobody reads or acknowledges, in bytes;
+    /// 512 MiB by default. Each connection of the user gets a third of what is left for its windows, at most 64 MiB for
+    /// each window, and 1 MiB without memory left. This needs [`adapt_server`](crate::adapt_server).
+    pub user_memory: u64,
     /// New flows of one user in a second. Further flows wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
     /// Longest time for the lookup of a name and the connection to the target together.
@@ -114,6 +120,7 @@ impl ServerOptions {
             rules: TargetRules::default(),
             max_flows: 16_384,
             all_flows: usize::MAX,
+            user_memory: 512 << 20,
             flows_per_second: 512,
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
@@ -175,6 +182,8 @@ pub struct ServerStats {
     pub displaced_udp: u64,
     /// Bytes for open requests, including open flows.
     pub request_memory: u64,
+    /// Bytes that full windows of all connections of known users would take.
+    pub window_memory: u64,
 }
 
 /// A proxy, for any number of connections. Clones are handles to the same one.
@@ -185,6 +194,7 @@ struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
     memory: Pool,
+    windows: Windows,
     gate: Gate,
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
@@ -219,6 +229,7 @@ impl Server {
             options: RwLock::new(Arc::new(options)),
             accounts,
             memory: memory(),
+            windows: Windows::new(),
             gate: Gate::default(),
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
@@ -279,6 +290,7 @@ impl Server {
             client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
             demux,
             known: Arc::default(),
+            windowed: Arc::default(),
         };
         let options = self.0.options();
         match options.access {
@@ -308,6 +320,7 @@ impl Server {
             dropped_payloads: count(&shared.dropped_payloads),
             displaced_udp: count(&shared.displaced_udp),
             request_memory: shared.memory.used(),
+            window_memory: shared.windows.memory(),
         }
     }
 }
@@ -343,6 +356,7 @@ pub struct ServerConnection {
     client: IpAddr,
     demux: Arc<Demux>,
     known: Arc<Known>,
+    windowed: Arc<Windowed>,
 }
 
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
@@ -524,6 +538,8 @@ impl ServerConnection {
             Wanted::Ip(_) => FlowKind::Ip,
         };
         let taker = Taker::new(user.as_deref(), self.client);
+        let (windows, memory) = (&self.shared.windows, options.user_memory);
+        windows.widen(&self.windowed, &self.connection, (&taker, memory));
         let open = self.shared.accounts.begin(&taker, kind, options.max_flows);
         Ok(Admitted {
             open: open.ok_or(Refused::too_many(1))?,

@@ -88,6 +88,11 @@ impl Pool {
         self.lock().shares.used()
     }
 
+    /// Number of units in holdings of a taker.
+    pub fn used_by(&self, taker: &Taker) -> u64 {
+        self.lock().shares.used_by(taker)
+    }
+
     /// Changes the number of units. Holdings stay.
     pub fn set_capacity(&self, units: u64) {
         let mut state = self.lock();

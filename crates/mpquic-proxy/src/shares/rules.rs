@@ -100,6 +100,10 @@ impl Shares {
         self.used
     }
 
+    pub(super) fn used_by(&self, taker: &Taker) -> u64 {
+        self.takers.get(taker).map_or(0, |taking| taking.units)
+    }
+
     pub(super) fn set_capacity(&mut self, capacity: u64) {
         self.rules.capacity = capacity;
     }

@@ -96,10 +96,13 @@ impl Setup {
     ) -> Result<Self, Error> {
         let mut transport = default_transport();
         of_transport(&mut transport);
+        let mut of_server = transport.clone();
+        mpquic_proxy::adapt_server(&mut of_server);
         mpquic_proxy::adapt(&mut transport, mpquic_proxy::STREAMS_OF_STRANGERS);
         let transport = transport.build()?;
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
-        let listening = Endpoint::server(config.transport_config(transport.clone()), loopback())?;
+        let config = config.transport_config(of_server.build()?);
+        let listening = Endpoint::server(config, loopback())?;
         let address = listening.local_addr()?;
         let server = Server::new(options);
         tokio::spawn(serve(listening, server.clone()));

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_proxy::{ClientOptions, Entrance};
+use mpquic_proxy::{Client, ClientOptions, Entrance};
 use mpquic_tokio::{StreamId, VarInt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::harness::{
-    Setup, TestResult, Told, echo, exchange, loopback, open, pattern, target, within,
+    Setup, TestResult, Told, connect, echo, exchange, loopback, open, pattern, target, within,
 };
 
 /// Says nothing before it has heard the end, and then all of it, backwards.
@@ -192,6 +192,78 @@ async fn slow_readers_leave_room_for_others() -> TestResult {
     let target = target(echo).await?;
     assert!(exchange(setup.forwarded(target).await?, &data).await? == data);
     Ok(())
+}
+
+/// Connections of one user to targets that do not read have windows of 1 MiB once the memory of the user is used up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_user_fills_only_its_share_of_the_memory() -> TestResult {
+    let mut options = open();
+    options.user_memory = 9 << 20;
+    let setup = Setup::with(
+        options,
+        |_| {},
+        |transport| transport.send_window = 64 << 10,
+    )
+    .await?;
+    let socket = TcpSocket::new_v4()?;
+    // Otherwise the kernel keeps megabytes for each flow.
+    socket.set_recv_buffer_size(4096)?;
+    socket.bind(loopback())?;
+    let listener = socket.listen(64)?;
+    let (mut clients, mut silent) = (vec![setup.client.clone()], Vec::new());
+    for _ in 0..3 {
+        let client = Client::new(ClientOptions::new(setup.address.to_string().parse()?));
+        connect(&setup.endpoint, setup.address, &client).await?;
+        clients.push(client);
+    }
+    for client in &clients {
+        for _ in 0..2 {
+            let flow = client.connect(&listener.local_addr()?.into()).await?;
+            silent.push(within("accept", listener.accept()).await??);
+            let near = TcpListener::bind(loopback()).await?;
+            let connecting = TcpStream::connect(near.local_addr()?);
+            let (pouring, joined) = tokio::join!(connecting, near.accept());
+            let (mut pouring, (joined, _)) = (pouring?, joined?);
+            tokio::spawn(flow.join(joined, Bytes::new()));
+            tokio::spawn(async move { while pouring.write(&[0; 64 << 10]).await.is_ok() {} });
+        }
+    }
+    let until_full = async {
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let flows = clients.iter().flat_map(Client::flows);
+            let sent: u64 = flows.map(|flow| flow.sent).sum();
+            if sent == seen && sent > 0 {
+                return sent - setup.server.stats().to_targets;
+            }
+            seen = sent;
+        }
+    };
+    let held = within("full windows", until_full).await?;
+    assert!(held < 8 << 20, "{held} bytes");
+    assert!(held > 3 << 20, "{held} bytes are less than the windows");
+    assert_eq!(setup.server.stats().window_memory, 0);
+    drop(silent);
+    Ok(())
+}
+
+/// The windows of a user's connection come out of the memory of the user, and end with the connection.
+#[tokio::test]
+async fn windows_are_given_back_with_their_connection() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let data = pattern(10_000, 5);
+    let target = target(echo).await?;
+    assert!(exchange(setup.forwarded(target).await?, &data).await? == data);
+    let third = (512 << 20) / 3 / 3 * 3;
+    assert_eq!(setup.server.stats().window_memory, third);
+    setup.connection.close(0_u32.into(), b"");
+    let given_back = async {
+        while setup.server.stats().window_memory > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within("given back", given_back).await
 }
 
 /// With an option of the server's, a flow that carries nothing ends, as a reset.

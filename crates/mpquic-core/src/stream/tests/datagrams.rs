@@ -96,6 +96,29 @@ fn datagrams_behind_the_first_are_sent_first_and_in_order() {
     assert!(queue(&mut datagrams, vec![0; 900]));
 }
 
+/// A flood fills packets only beside the other flows, however much of it waits.
+#[test]
+fn flows_take_turns() {
+    let mut datagrams = datagrams(1 << 16);
+    let flood = DatagramOptions::default().with_flow(1);
+    let call = DatagramOptions::default().with_flow(2);
+    for number in 0..6_u8 {
+        assert!(datagrams.send(vec![number; 50].into(), flood));
+    }
+    assert_eq!(datagrams.flow_share(Some(1)), (6 * 114, 1));
+    assert_eq!(datagrams.flow_share(Some(2)), (0, 2));
+    for number in [20, 21] {
+        assert!(datagrams.send(vec![number; 50].into(), call));
+    }
+    assert!(datagrams.send(vec![30; 50].into(), DatagramOptions::default()));
+    let mut order = Vec::new();
+    while let Some(packet) = sent(&mut datagrams, 120) {
+        order.extend(payloads(&packet).iter().map(|payload| payload[0]));
+    }
+    assert_eq!(order, [0, 20, 30, 1, 21, 2, 3, 4, 5]);
+    assert_eq!(datagrams.flow_share(Some(1)), (0, 1));
+}
+
 /// RFC 9221 section 3.
 #[test]
 fn datagrams_we_did_not_ask_for() {

@@ -147,6 +147,30 @@ fn the_receive_window_follows_its_cap() {
     assert_eq!(max_data(&mut client), None);
 }
 
+/// A window that began at its cap gets all of a higher cap, without a measured rate.
+#[test]
+fn a_receive_window_at_its_cap_stays_at_it() {
+    let mut client = client(&checked(TransportOptions {
+        initial_stream_receive_window: 1000,
+        initial_receive_window: 1000,
+        max_receive_window: 1000,
+        ..options()
+    }));
+    for (cap, expected) in [
+        (50_000, Some(50_000)),
+        (20_000, None),
+        (60_000, Some(60_000)),
+    ] {
+        client.receive_windows.set_max(cap);
+        let limits = drain(&mut client).into_iter();
+        let told = limits.filter_map(|frame| match frame {
+            Frame::MaxData(limit) => Some(limit),
+            _ => None,
+        });
+        assert_eq!(told.last(), expected, "{cap}");
+    }
+}
+
 /// A stream that is not read gets more only up to its own cap, and leaves the rest to the others.
 #[test]
 fn a_stream_has_a_cap_of_its_own() {
