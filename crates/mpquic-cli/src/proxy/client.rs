@@ -68,13 +68,14 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         };
         let mut device = Device::open(name, &args.tun, &proxy)?;
         let carrier = device.carry(&client).await?;
-        let watch = device.watch(tunnel);
+        let (watch, name_servers) = (device.watch(tunnel), device.watch_name_servers());
         let route = || device.route();
         let mut hangups = Hangups::new();
         return tokio::select! {
             ended = keep(&args, &sessions, &client, &current, route) => ended,
             error = carrier.ended() => Err(device_failed(name, &error)),
             never = watch.run() => match never {},
+            never = name_servers.run() => match never {},
             // The terminal is closed: changes have to be undone.
             () = hangups.next() => Err(Failure::interrupted()),
         };

@@ -4,6 +4,7 @@ mod changes;
 mod command;
 mod kill_switch;
 mod name;
+mod name_servers;
 mod resolver;
 mod routes;
 mod state;
@@ -24,6 +25,7 @@ use crate::process::screen;
 use command::{output, run};
 use kill_switch::{KillSwitch, Scope};
 use name::parse_name;
+use name_servers::{NameServerWatch, NameServers};
 use resolver::Resolver;
 use state::{State, StateFile};
 use watch::Watch;
@@ -64,7 +66,7 @@ pub(crate) struct TunArgs {
     /// private local networks pass. Needs the program nft
     #[arg(long, value_name = "SCOPE", requires = "tun", conflicts_with = "route", num_args = 0..=1, require_equals = true, default_missing_value = "strict")]
     pub(crate) kill_switch: Option<Scope>,
-    /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths is lost
+    /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths travels on a stream, in order
     #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
 }
@@ -222,6 +224,7 @@ pub(crate) struct Device {
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
+    name_servers: NameServers,
     /// True once the machine has changes that remain after the device.
     is_routed: bool,
     /// True while the kill switch is closed, by this client or an earlier client.
@@ -250,6 +253,7 @@ impl Device {
             state,
             file,
             servers: args.dns.clone(),
+            name_servers: NameServers::default(),
             is_routed: false,
             is_closed,
         };
@@ -271,6 +275,17 @@ impl Device {
     /// Watches the routes past the device, and the kill switch.
     pub(crate) fn watch(&self, shown: Shown) -> Watch {
         Watch::new(self.state.clone(), shown)
+    }
+
+    /// Watches the name servers.
+    pub(crate) fn watch_name_servers(&self) -> NameServerWatch {
+        NameServerWatch {
+            servers: self.servers.clone(),
+            current: self.name_servers.clone(),
+            state: self.state.clone(),
+            file: self.file.clone(),
+            told: None,
+        }
     }
 
     /// Chooses the routed networks, and brings the device up.
@@ -319,6 +334,7 @@ impl Device {
         }
         if let Some(resolver) = resolver {
             resolver.set(&self.state.name, &self.servers)?;
+            self.name_servers.on_set(resolver);
         }
         screen::print(format_args!("tun on {}", self.state.name));
         Ok(())
@@ -327,6 +343,9 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if let Some(last) = self.name_servers.end() {
+            self.state.resolver = last.replaced().cloned();
+        }
         let undone = match self.is_routed {
             true => undo(&self.state),
             false => Ok(()),

@@ -14,12 +14,15 @@ const FILE: &str = "/etc/resolv.conf";
 /// systemd-resolved keeps name servers for each device, and forgets them with the device.
 const RESOLVED: &str = "/run/systemd/resolve";
 
+/// The first line of a file that this tool wrote.
+const FIRST_LINE: &str = "# Set by mpquic proxy client; `mpquic proxy down` restores it.\n";
+
 /// A replaced file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     path: PathBuf,
     /// `None` if the file did not exist.
-    before: Option<String>,
+    pub(super) before: Option<String>,
     after: String,
 }
 
@@ -38,7 +41,7 @@ impl Resolver {
         Self::plan_of(file(), servers)
     }
 
-    fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
+    pub(super) fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
         if path.starts_with(RESOLVED) {
             return Ok(Self::Resolved);
         }
@@ -53,6 +56,31 @@ impl Resolver {
             before,
             after,
         }))
+    }
+
+    /// The resolver's file, to be restored at the end of the client.
+    pub(super) fn replaced(&self) -> Option<&Replaced> {
+        match self {
+            Self::File(replaced) => Some(replaced),
+            Self::Resolved => None,
+        }
+    }
+
+    /// The next setting of the resolver, if `self` is a plan for the file's present content, and `set` the last setting.
+    /// `None` if no other program has changed the file. The end of the client never restores a content written by this
+    /// tool: another program may have saved such a content and brought the content back.
+    pub(super) fn after(self, set: &Self) -> Option<Self> {
+        match (self, set) {
+            (Self::Resolved, Self::Resolved) => None,
+            (Self::File(now), Self::File(set)) if now.path == set.path => {
+                match now.before.as_deref() {
+                    Some(text) if text == set.after => None,
+                    Some(text) if text.starts_with(FIRST_LINE) => Some(Self::File(set.clone())),
+                    _ => Some(Self::File(now)),
+                }
+            }
+            (now, _) => Some(now),
+        }
     }
 
     /// Sets the name servers. For a file, the plan must be on the disk before.
@@ -89,7 +117,7 @@ fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
 
 /// A configuration with these name servers, otherwise unchanged.
 fn text(before: &str, servers: &[IpAddr]) -> String {
-    let mut text = "# Set by mpquic proxy client; `mpquic proxy down` restores it.\n".to_owned();
+    let mut text = FIRST_LINE.to_owned();
     for server in servers {
         text += &format!("nameserver {server}\n");
     }

@@ -56,7 +56,7 @@ impl State {
 }
 
 /// A file with a state.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct StateFile {
     path: PathBuf,
 }
