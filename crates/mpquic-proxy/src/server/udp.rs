@@ -1,5 +1,6 @@
 //! A UDP socket joined to a CONNECT-UDP request (RFC 9298).
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,10 +21,13 @@ use crate::streams::{Incoming, Outgoing, end};
 pub(super) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 /// The structured field value `true`.
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("?1");
-/// Larger than a packet's payload on most paths.
-const BUFFER: usize = 2 << 10;
-/// The largest UDP payload, for peers that take no DATAGRAM frames.
-const LARGEST: usize = 65_527;
+/// The largest UDP payload, and a byte before it.
+const BUFFER: usize = 1 + 65_527;
+
+thread_local! {
+    /// Takes one payload at a time. A buffer of each flow would keep memory for a payload of any size.
+    static PAYLOAD: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
 
 /// The socket of a flow.
 pub(super) struct Joined {
@@ -82,35 +86,36 @@ impl Joined {
         send: &mut impl Outgoing,
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
-        let takes_datagrams = sender.max_size();
-        let mut size = takes_datagrams.map_or(LARGEST, |largest| largest.max(BUFFER));
-        // The first byte is the context ID of UDP payloads, 0. The spare last byte reveals a larger
-        // payload.
-        let mut buffer = vec![0; size + 2];
+        let takes_datagrams = sender.max_size().is_some();
         loop {
-            let Ok(count) = self.socket.recv(&mut buffer[1..]).await else {
+            let from_target = self.socket.readable().await.and_then(|()| {
+                PAYLOAD.with_borrow_mut(|buffer| {
+                    // The first byte is the context ID of UDP payloads, 0.
+                    let count = self.socket.try_recv(&mut buffer[1..])?;
+                    let payload = &buffer[..=count];
+                    let sent = match takes_datagrams {
+                        true => sender.send(payload),
+                        false => Err(SendDatagramError::TooLarge),
+                    };
+                    // RFC 9297 section 3.5: the payload is too large for a packet of the paths, or the client
+                    // takes no DATAGRAMs.
+                    let is_large = matches!(sent, Err(SendDatagramError::TooLarge));
+                    let capsule = is_large.then(|| udp_capsule(&payload[1..]));
+                    Ok((count, sent, capsule))
+                })
+            });
+            let Ok((count, sent, capsule)) = from_target else {
                 // An ICMP message reports an earlier payload, and UDP promises no delivery anyway.
                 tokio::task::yield_now().await;
                 continue;
             };
-            if count > size {
-                // The system cut this payload. Few targets send large payloads, so only their flows
-                // get a large buffer.
-                size = LARGEST;
-                buffer.resize(size + 2, 0);
-                dropped.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            let payload = &buffer[..=count];
-            let sent = match takes_datagrams.map(|_| sender.send(payload)) {
-                // The client takes no DATAGRAMs, or the payload is too large for a packet of the
-                // paths.
-                None | Some(Err(SendDatagramError::TooLarge)) => {
-                    let sent = send.send(udp_capsule(&payload[1..])).await;
+            let sent = match capsule {
+                Some(capsule) => {
+                    let sent = send.send(capsule).await;
                     sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
                     Ok(())
                 }
-                Some(sent) => sent,
+                None => sent,
             };
             match sent {
                 Ok(()) => {

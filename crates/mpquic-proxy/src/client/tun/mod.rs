@@ -7,6 +7,7 @@
 //! (Alternatives: `ipstack` announces windows of at most 64 KiB and queues packets without a limit;
 //! `smoltcp` reserves both buffers of every socket in advance.)
 
+mod fragments;
 mod outside;
 mod packet;
 mod tcp_table;
@@ -30,6 +31,7 @@ use crate::class::Class;
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
+use fragments::Fragments;
 use outside::Outside;
 use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
 use tcp_table::{Ends, TcpTable, Verdict};
@@ -148,7 +150,7 @@ fn next(address: IpAddr) -> IpAddr {
 impl Client {
     /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
     /// packets by CONNECT-IP. Of ICMP, only the echo requests of `ping` are carried. Packets
-    /// without a single destination, and IP fragments, are dropped.
+    /// without a single destination are dropped. Fragments of UDP are put together.
     ///
     /// The device must be up and have these addresses, at most one of each IP version. The next
     /// address after each must be in its network and unused. Packets from other source addresses
@@ -218,6 +220,7 @@ async fn read(shared: Arc<Shared>) -> io::Error {
     let udp = DatagramFlows::new(shared.client.clone(), MOST);
     let outside = Outside::new(shared.client.clone(), shared.device.clone());
     let mut opening = JoinSet::new();
+    let mut fragments = Fragments::default();
     let mut buffer = vec![0; MAX_FRAME];
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
@@ -239,6 +242,7 @@ async fn read(shared: Arc<Shared>) -> io::Error {
         };
         let frame = &mut buffer[..length];
         let Some(packet) = Packet::parse(frame) else {
+            on_fragment(&shared, &udp, fragments.take(frame, Instant::now()));
             outside.on_frame(frame);
             continue;
         };
@@ -375,6 +379,22 @@ impl Deliver for Answers {
         packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
         // A packet without room in the device's queue is lost.
         let _ = self.device.try_send(&frame);
+    }
+}
+
+/// Sends the payload of a UDP packet that came in fragments, if it is whole. TCP and `ping` do without fragments.
+fn on_fragment(
+    shared: &Shared,
+    udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
+    whole: Option<Vec<u8>>,
+) {
+    let Some(mut frame) = whole else {
+        return;
+    };
+    if let Some(packet) = Packet::parse(&frame)
+        && packet.transport == Transport::Udp
+    {
+        on_datagrams(shared, udp, &packet, &mut frame);
     }
 }
 
