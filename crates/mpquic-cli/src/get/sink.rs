@@ -273,7 +273,7 @@ fn drain(mut receiver: mpsc::Receiver<Message>, mut output: Output) -> io::Resul
 }
 
 enum Output {
-    Part(PartFile),
+    Part(Box<PartFile>),
     /// A stream cannot start over.
     Stream(Stream),
     Memory(Memory),
@@ -329,7 +329,7 @@ impl Output {
             Ok(metadata) if !metadata.is_file() => stream(Box::new(io::sink()), Some(path)),
             _ => {
                 let (part, begun) = PartFile::open(path, keep)?;
-                Ok((Self::Part(part), begun))
+                Ok((Self::Part(Box::new(part)), begun))
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpquic_tokio::{ClientConfig, Connection, Endpoint};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{Server, assert_exit, directories, mpquic, run, stderr, stdout};
 
