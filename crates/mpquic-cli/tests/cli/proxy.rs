@@ -261,7 +261,8 @@ fn proxy_status_lists_open_flows() {
     open.write_all(b"12345").unwrap();
     for (socket, role, sent) in [(&here, "client", 5), (&there, "server", 0)] {
         let mode = fs::metadata(socket).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        // Nobody else may connect.
+        assert_eq!(mode & 0o077, 0);
         let mut told = serde_json::Value::Null;
         wait_until("two paths and the flow", || {
             let output = run(&["proxy", "status", socket, "--json"]);
