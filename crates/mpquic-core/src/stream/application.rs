@@ -201,6 +201,7 @@ impl SendStream<'_> {
             send.finish();
             Ok(())
         });
+        self.streams.after_finish(self.id);
         result.unwrap_or(Err(FinishError::ClosedStream))
     }
 
@@ -368,6 +369,18 @@ impl StreamSet {
             self.writers.remove(key, send);
         }
         self.wake_writers();
+    }
+
+    /// A sending half was finished: it accepts no more writes, and leaves its share of the window to others.
+    fn after_finish(&mut self, id: StreamId) {
+        if let Some(key) = self.tables.send_key(id)
+            && let Some(send) = self.sends.get_mut(key as usize)
+            && !send.is_open()
+            && send.is_hungry
+        {
+            self.writers.remove(key, send);
+            self.wake_writers();
+        }
     }
 
     /// Changes a sending half; `None` if it is closed.

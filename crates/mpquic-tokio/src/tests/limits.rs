@@ -65,9 +65,10 @@ async fn windows_can_be_changed_while_connected() -> TestResult {
     a.set_send_window(100 << 10);
     assert_eq!(fill(&a).await?, 1 << 20);
     assert_eq!(fill(&a).await?, 100 << 10);
-    assert_eq!(fill(&a).await?, 0);
+    // A stream may always have some bytes.
+    assert_eq!(fill(&a).await?, 4 << 10);
     a.set_send_window(200 << 10);
-    assert_eq!(fill(&a).await?, 100 << 10);
+    assert_eq!(fill(&a).await?, 96 << 10);
 
     // With a smaller window, the peer can send no more than the window once all data is read.
     b.set_receive_window(VarInt::from_u32(300 << 10));
