@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 #[path = "../../crates/mpquic-cli/src/client"]
 mod client {
+    #[expect(dead_code, reason = "nobody is offered the rest of a file")]
     pub(crate) mod content;
     #[expect(dead_code, reason = "answers are read, not waited for")]
     pub(crate) mod protocol;

@@ -37,7 +37,7 @@ mod tests {
     fn nothing_is_said_in_json_by_another_way() {
         let kept = [
             "text/json.rs",
-            "get/part_file.rs",
+            "get/part_name.rs",
             "put/remembered.rs",
             "proxy/tun/state.rs",
         ];

@@ -574,3 +574,14 @@ async fn a_server_on_an_absent_link_may_come() {
     assert_eq!(cause("fe80::1%25absent0").await, Err(Some(Cause::Name)));
     assert_eq!(cause("fe80::1").await, Err(None), "it never will");
 }
+
+#[tokio::test]
+async fn a_missing_route_is_named() {
+    let endpoint = Endpoint::builder().bind(([127, 0, 0, 1], 0).into()).build();
+    let endpoint = endpoint.unwrap();
+    let away: SocketAddr = "192.0.2.1:443".parse().unwrap();
+    let told = "this machine has no route to it from 127.0.0.1: `mpquic paths` lists the addresses for --local";
+    assert_eq!(no_route(&endpoint, &[away]).as_deref(), Some(told));
+    let here: SocketAddr = "127.0.0.1:443".parse().unwrap();
+    assert_eq!(no_route(&endpoint, &[away, here]), None);
+}
