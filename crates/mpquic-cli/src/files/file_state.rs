@@ -2,7 +2,7 @@
 //! the clock of the file system distinguishes the times of the writes.
 
 use std::fs::Metadata;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -77,6 +77,15 @@ impl FileState {
     /// True if the earlier bytes are unwritten. The later state may be longer, as for a log.
     pub(crate) fn is_unwritten_or_longer(&self, later: &Self) -> bool {
         later.length > self.length || self.is_unwritten(later)
+    }
+
+    /// Time since the last change; `None` for an unknown or a future time of the change.
+    pub(crate) fn age(&self, now: SystemTime) -> Option<Duration> {
+        let (seconds, nanoseconds) = self.inode?.changed;
+        let (seconds, nanoseconds) = (seconds.try_into().ok()?, nanoseconds.try_into().ok()?);
+        let since_1970 = Duration::new(seconds, nanoseconds);
+        let changed = SystemTime::UNIX_EPOCH.checked_add(since_1970)?;
+        now.duration_since(changed).ok()
     }
 
     /// Hexadecimal digits that differ between two states. The digits do not reveal the values.

@@ -6,6 +6,7 @@ pub(crate) mod directory_page;
 pub(crate) mod file_state;
 pub(crate) mod list_pages;
 pub(crate) mod list_query;
+mod recent_names;
 pub(crate) mod resuming;
 pub(crate) mod selection;
 mod turns;
@@ -31,6 +32,7 @@ use crate::files::attributes::Attributes;
 use crate::files::beneath::{Root, options};
 use crate::files::file_state::FileState;
 use crate::files::list_query::after_of;
+use crate::files::recent_names::RecentNames;
 use crate::files::unfinished::{Token, is_unfinished};
 use crate::files::upload::{Place, Upload, UploadError};
 use crate::files::uploads::Uploads;
@@ -179,6 +181,7 @@ pub(crate) struct Directory {
     dot_files: bool,
     /// Most entries on one page of a list.
     page_length: usize,
+    recent: RecentNames,
     taking: Option<Taking>,
 }
 
@@ -198,6 +201,7 @@ impl Directory {
             root,
             dot_files,
             page_length: MAX_ENTRIES,
+            recent: RecentNames::default(),
             taking: None,
         })
     }
@@ -272,13 +276,7 @@ impl Directory {
         let (root, path) = self.resolve(target)?.ok_or(OpenError::NotFound)?;
         let directory = root.directory(&path).map_err(not_found)?;
         let above = Above::new(target, &root);
-        let mut names = FirstNames::new(after_of(target), self.page_length);
-        for entry in directory.entries()? {
-            let name = entry?.file_name();
-            if self.is_shown(&path.join(&name)) {
-                names.add(name);
-            }
-        }
+        let names = self.first_names(target, &path, &directory)?;
         let (mut entries, mut others) = (Vec::new(), Vec::new());
         for name in &names.names {
             match self.entry(&root, &path, name, &directory, &above) {
@@ -288,12 +286,36 @@ impl Directory {
             }
         }
         entries.sort_by(|a, b| (a.length.is_some(), &a.name).cmp(&(b.length.is_some(), &b.name)));
-        let last = names.names.pop_last().filter(|_| names.is_cut);
+        let last = names.names.last().cloned().filter(|_| names.is_cut);
         Ok(Listing {
             entries,
             others,
             more_after: last,
         })
+    }
+
+    /// The names on a page of the list of a directory.
+    fn first_names(&self, target: &str, path: &Path, directory: &Dir) -> io::Result<FirstNames> {
+        let after = after_of(target);
+        let is_shown = |name: &OsStr| self.is_shown(&path.join(name));
+        let all = self.recent.of(directory, is_shown)?;
+        let mut names = FirstNames::new(after.clone(), self.page_length);
+        if let Some(all) = all {
+            for name in all.after(after.as_deref()) {
+                names.add(name.clone());
+                if names.is_cut {
+                    break;
+                }
+            }
+            return Ok(names);
+        }
+        for entry in directory.entries()? {
+            let name = entry?.file_name();
+            if is_shown(&name) {
+                names.add(name);
+            }
+        }
+        Ok(names)
     }
 
     /// The entry with this name in a directory.
