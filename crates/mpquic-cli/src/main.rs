@@ -109,6 +109,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Proxy(Proxy::Status(args)) => {
                 until_interrupted(proxy::status::run(&args)).await
             }
+            Command::Proxy(Proxy::User(command)) => proxy::users::run(&command),
             #[cfg(target_os = "linux")]
             Command::Proxy(Proxy::Down(args)) => proxy::tun::down(&args),
             Command::Paths(args) if args.watch.is_some() => until_stopped(paths::run(args)).await,

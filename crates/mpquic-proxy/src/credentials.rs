@@ -1,120 +1,28 @@
 //! [`Credentials`]: the users of a proxy.
 
-use std::fmt;
-use std::str::FromStr;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use thiserror::Error;
 
-/// Longest name in bytes, because names stand in logs.
-const MAX_NAME: usize = 64;
-
-/// The secret of one user: a name and a password (RFC 7617), or a token (RFC 6750).
-///
-/// As text `basic NAME:PASSWORD` or `bearer TOKEN`. Never printed.
-///
-/// ```
-/// use mpquic_proxy::{Credential, Credentials};
-///
-/// let credential: Credential = "basic alice:wonderland".parse()?;
-/// let credentials = Credentials::new([credential.clone()]);
-/// assert_eq!(credentials.user(&credential.to_field()), Some("alice"));
-/// let other: Credential = "basic alice:looking-glass".parse()?;
-/// assert_eq!(credentials.user(&other.to_field()), None);
-/// # Ok::<_, mpquic_proxy::InvalidCredential>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credential {
-    scheme: Scheme,
-    /// The part of the field after the scheme.
-    shown: String,
-    name: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    Basic,
-    Bearer,
-}
-
-/// A text other than a [`Credential`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "expected `basic NAME:PASSWORD` or `bearer TOKEN`: a name of at most 64 printable ASCII characters, a token of \
-     letters, digits and -._~+/="
-)]
-pub struct InvalidCredential;
-
-impl FromStr for Credential {
-    type Err = InvalidCredential;
-
-    fn from_str(text: &str) -> Result<Self, InvalidCredential> {
-        let (scheme, rest) = text.split_once(' ').ok_or(InvalidCredential)?;
-        let rest = rest.trim();
-        if scheme.eq_ignore_ascii_case("basic") {
-            let (name, _) = rest.split_once(':').ok_or(InvalidCredential)?;
-            let is_name = (1..=MAX_NAME).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_graphic());
-            return match is_name && !rest.chars().any(char::is_control) {
-                true => Ok(Self {
-                    scheme: Scheme::Basic,
-                    shown: STANDARD.encode(rest),
-                    name: name.to_owned(),
-                }),
-                false => Err(InvalidCredential),
-            };
-        }
-        // RFC 6750 section 2.1
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-        if scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty() && rest.bytes().all(is_token) {
-            let hash = Sha256::digest(rest);
-            let digits = hash.iter().take(4).map(|byte| format!("{byte:02x}"));
-            return Ok(Self {
-                scheme: Scheme::Bearer,
-                shown: rest.to_owned(),
-                // The name tells tokens apart in logs, and reveals nothing of the token.
-                name: format!("token-{}", digits.collect::<String>()),
-            });
-        }
-        Err(InvalidCredential)
-    }
-}
-
-impl Credential {
-    /// The name of the user. The user of a token is `token-` and the first 8 digits of its SHA-256.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The value of `Proxy-Authorization`, marked as sensitive.
-    pub fn to_field(&self) -> HeaderValue {
-        let scheme = match self.scheme {
-            Scheme::Basic => "Basic",
-            Scheme::Bearer => "Bearer",
-        };
-        // Both are ASCII without control characters.
-        let value = HeaderValue::try_from(format!("{scheme} {}", self.shown));
-        let mut value = value.unwrap_or(HeaderValue::from_static(""));
-        value.set_sensitive(true);
-        value
-    }
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credential({})", self.name)
-    }
-}
+use crate::credential::{Credential, Scheme};
+use crate::hashed_password::HashedPassword;
 
 /// The users of a proxy.
 ///
-/// Only hashes are kept. A comparison covers all users and takes the same time for any of them.
+/// Only hashes are kept. A comparison covers all users and takes the same time for any of them. A password of which the
+/// server has only a [`HashedPassword`] takes some milliseconds, until the user has shown the right one.
 #[derive(Debug, Clone, Default)]
-pub struct Credentials(Vec<User>);
+pub struct Credentials {
+    users: Vec<User>,
+    hashed: Vec<HashedPassword>,
+    /// The hash of the last right value of each user in `hashed`. Clones share it.
+    right: Arc<Mutex<BTreeMap<usize, [u8; 32]>>>,
+}
 
 #[derive(Debug, Clone)]
 struct User {
@@ -131,12 +39,22 @@ impl Credentials {
             shown: Sha256::digest(&credential.shown).into(),
             name: credential.name,
         });
-        Self(users.collect())
+        Self {
+            users: users.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With further users, whose passwords are hashed.
+    #[must_use]
+    pub fn with_hashed(mut self, users: impl IntoIterator<Item = HashedPassword>) -> Self {
+        self.hashed.extend(users);
+        self
     }
 
     /// True without any user.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.users.is_empty() && self.hashed.is_empty()
     }
 
     /// The user name in a value of `Proxy-Authorization`, right or wrong; empty without a name.
@@ -159,21 +77,48 @@ impl Credentials {
             _ if scheme.eq_ignore_ascii_case("bearer") => Scheme::Bearer,
             _ => return None,
         };
-        let shown: [u8; 32] = Sha256::digest(shown.trim()).into();
+        let hash: [u8; 32] = Sha256::digest(shown.trim()).into();
         let mut found = None;
-        for user in &self.0 {
-            let is_equal = bool::from(user.shown.ct_eq(&shown));
+        for user in &self.users {
+            let is_equal = bool::from(user.shown.ct_eq(&hash));
             if is_equal && user.scheme == scheme {
                 found = Some(user.name.as_str());
             }
         }
-        found
+        match scheme {
+            Scheme::Basic => found.or_else(|| self.hashed_user(shown, hash)),
+            Scheme::Bearer => found,
+        }
+    }
+
+    /// The name of the user with a hashed password who shows this name and password, in base64. `hash` is the hash of
+    /// the text.
+    fn hashed_user(&self, shown: &str, hash: [u8; 32]) -> Option<&str> {
+        let shown = STANDARD.decode(shown.trim()).ok()?;
+        let colon = shown.iter().position(|byte| *byte == b':')?;
+        let (name, password) = (&shown[..colon], &shown[colon + 1..]);
+        let is_named = |user: &HashedPassword| user.name().as_bytes() == name;
+        let Some(index) = self.hashed.iter().position(is_named) else {
+            // The time of the answer does not tell whether the name exists.
+            let _ = self.hashed.first()?.is_right(password);
+            return None;
+        };
+        let known = || self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        let right = known().get(&index).copied();
+        let is_right = right.is_some_and(|right| right.ct_eq(&hash).into());
+        let user = self.hashed.get(index)?;
+        if !is_right && !user.is_right(password) {
+            return None;
+        }
+        known().insert(index, hash);
+        Some(user.name())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::InvalidCredential;
 
     #[test]
     fn only_who_is_known_is_a_user() {
@@ -203,6 +148,33 @@ mod tests {
             Credentials::default().user(&HeaderValue::from_static("Basic YTpiOmM=")),
             None
         );
+    }
+
+    #[test]
+    fn users_with_hashed_passwords_are_recognised() {
+        let credential = |text: &str| text.parse::<Credential>().unwrap();
+        let hashed = ["basic alice:a:b", "basic bob:secret"]
+            .map(|text| HashedPassword::new(&credential(text), [3; 16]).unwrap());
+        let users = Credentials::new([credential("basic carol:c")]).with_hashed(hashed);
+        assert!(!users.is_empty());
+        let user = |text: &str| users.user(&credential(text).to_field());
+        // The second time from memory.
+        for _ in 0..2 {
+            assert_eq!(user("basic alice:a:b"), Some("alice"));
+            assert_eq!(user("basic bob:secret"), Some("bob"));
+            assert_eq!(user("basic carol:c"), Some("carol"));
+            for wrong in [
+                "alice:a",
+                "alice:secret",
+                "bob:a:b",
+                "dora:secret",
+                "carol:d",
+            ] {
+                assert_eq!(user(&format!("basic {wrong}")), None, "{wrong}");
+            }
+        }
+        let right = users.right.lock().unwrap();
+        assert_eq!(right.keys().collect::<Vec<_>>(), [&0, &1]);
     }
 
     #[test]

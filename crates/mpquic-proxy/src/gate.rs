@@ -100,7 +100,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credentials::Credential;
+    use crate::credential::Credential;
 
     #[tokio::test(start_paused = true)]
     async fn who_was_right_on_a_connection_goes_on_while_others_guess() {

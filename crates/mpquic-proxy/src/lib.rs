@@ -100,11 +100,13 @@ mod capsule;
 mod class;
 mod client;
 mod copies;
+mod credential;
 mod credentials;
 mod datagrams;
 mod flow_table;
 mod gate;
 mod giving_way;
+mod hashed_password;
 #[cfg_attr(
     not(all(feature = "tun", target_os = "linux")),
     allow(dead_code, reason = "devices need all of it")
@@ -134,14 +136,16 @@ pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
-pub use credentials::{Credential, Credentials, InvalidCredential};
+pub use credential::{Credential, InvalidCredential};
+pub use credentials::Credentials;
 pub use flow_table::{FlowStats, UserStats};
 pub use gate::{Gate, Known, NotLetIn};
+pub use hashed_password::HashedPassword;
 pub use listening::listen_tcp;
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{
-    Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, STREAMS_OF_STRANGERS, Server,
-    ServerConnection, ServerOptions, ServerStats, SystemResolver,
+    Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,
+    ServerStats, SystemResolver,
 };
 pub use target::{Host, InvalidTarget, Target};
-pub use transport::{adapt, adapt_server};
+pub use transport::{STREAMS_OF_STRANGERS, adapt, adapt_server};

@@ -50,15 +50,20 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }
 
+/// Streams of a client before the proxy knows its user, and streams besides its flows afterwards.
+/// Where clients show credentials, use [`adapt_server`]. The proxy allows
+/// more streams after the first right credential.
+pub const STREAMS_OF_STRANGERS: u32 = 16;
+
 /// Windows of a client's connection before the proxy knows its user, and of further connections of a user without memory
 /// left, in bytes.
 pub(crate) const FIRST_WINDOW: u64 = 1 << 20;
 
-/// [`adapt`] for the connections of a [`Server`](crate::Server). The receive window and the send window are 1 MiB at
-/// first (or one stream's window, if that is larger): the server raises them once it knows the user, by
-/// [`ServerOptions::user_memory`](crate::ServerOptions::user_memory).
+/// [`adapt`] for the connections of a proxy's server. The receive window and the send window are 1 MiB at
+/// first (or one stream's window, if that is larger): the server raises them once it knows the user, by the option
+/// `user_memory`.
 pub fn adapt_server(transport: &mut TransportOptions) {
-    adapt(transport, crate::STREAMS_OF_STRANGERS);
+    adapt(transport, STREAMS_OF_STRANGERS);
     let first = FIRST_WINDOW.max(transport.initial_stream_receive_window);
     let first = first.min(transport.max_receive_window);
     transport.max_receive_window = first;

@@ -17,6 +17,7 @@ use crate::options::reach::Reach;
 use crate::proxy::status::{ProxyStatus, StatusSocket};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{ProxyDown, TunArgs};
+use crate::proxy::users::ProxyUser;
 use crate::serve::listening::Listening;
 use crate::text::url;
 
@@ -26,6 +27,8 @@ pub(crate) enum Proxy {
     Server(ProxyServer),
     Client(ProxyClient),
     Status(ProxyStatus),
+    #[command(subcommand)]
+    User(ProxyUser),
     #[cfg(target_os = "linux")]
     Down(ProxyDown),
 }
@@ -42,7 +45,7 @@ pub(crate) enum Proxy {
 /// with the same options as the next server, and stops this one after its open flows (--upgrade-timeout).
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
-    /// File of users, with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
+    /// File of users, with `basic NAME:PASSWORD`, `bearer TOKEN` or a line of `mpquic proxy user add` on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) credentials: Option<PathBuf>,
     /// Accept only clients with a certificate issued by a certificate in this file; with

@@ -8,3 +8,4 @@ pub(crate) mod server;
 pub(crate) mod status;
 #[cfg(target_os = "linux")]
 pub(crate) mod tun;
+pub(crate) mod users;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use http::StatusCode;
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::shares::Taker;
-use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Server, ServerOptions};
+use mpquic_proxy::{Access, MAX_FIELDS, Observe, Over, Server, ServerOptions};
 use mpquic_tokio::ServerConfig;
 
 use crate::options::Alpn;
-use crate::options::credentials::read_credentials;
+use crate::options::credentials::read_users;
 use crate::options::trust::Fingerprint;
 use crate::process::clock;
 use crate::process::descriptors;
@@ -230,7 +230,7 @@ async fn reload(
 
 fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
     let access = match &args.credentials {
-        Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
+        Some(path) => Access::Users(read_users(path)?),
         None if args.open => Access::Anybody,
         None if args.listening.client_ca.is_some() => Access::Certificates,
         None => {

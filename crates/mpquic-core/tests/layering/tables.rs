@@ -264,8 +264,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         "mpquic-proxy/src",
         &[
             ("capsule", ""),
-            ("credentials", ""),
+            ("credential", ""),
             ("giving_way", ""),
+            ("hashed_password", "credential"),
+            ("credentials", "credential hashed_password"),
             ("ip", ""),
             ("ip_capsule", "capsule"),
             ("kernel_queue", ""),
@@ -284,7 +286,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("relay", "flow_table kernel_queue streams"),
             (
                 "client",
-                "capsule class copies credentials datagrams flow_table giving_way ip ip_capsule ip_scope kernel_queue listening relay streams target transport",
+                "capsule class copies credential datagrams flow_table giving_way ip ip_capsule ip_scope kernel_queue listening relay streams target transport",
             ),
             (
                 "server",

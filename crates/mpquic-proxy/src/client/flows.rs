@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
 use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
-use crate::credentials::Credential;
+use crate::credential::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
 use crate::giving_way::Use;

@@ -44,14 +44,10 @@ use crate::relay::{Unchanged, relay};
 use crate::rules::Rules as TargetRules;
 use crate::shares::{Pool, Rules, Taker};
 use crate::target::{InvalidTarget, Target};
-use crate::transport::seek_large_packets;
+use crate::transport::{STREAMS_OF_STRANGERS, seek_large_packets};
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
-/// Streams of a client before the proxy knows its user, and streams besides its flows afterwards.
-/// Where clients show credentials, pass this number to [`adapt`](crate::adapt). The proxy allows
-/// more streams after the first right credential.
-pub const STREAMS_OF_STRANGERS: u32 = 16;
 /// Bytes for open requests of all clients.
 const REQUEST_MEMORY: u64 = 512 << 20;
 /// Bytes for requests that one client may always hold.
