@@ -89,7 +89,7 @@ impl Credential {
         &self.name
     }
 
-    /// The password, if the credential is none of a token.
+    /// The password; `None` for a token.
     pub(crate) fn password(&self) -> Option<Vec<u8>> {
         let shown = STANDARD.decode(&self.shown).ok();
         let shown = shown.filter(|_| self.scheme == Scheme::Basic)?;

@@ -14,8 +14,8 @@ use crate::hashed_password::HashedPassword;
 
 /// The users of a proxy.
 ///
-/// Only hashes are kept. A comparison covers all users and takes the same time for any of them. A password of which the
-/// server has only a [`HashedPassword`] takes some milliseconds, until the user has shown the right one.
+/// Only hashes are kept. Each comparison covers every user, in constant time. A comparison with a [`HashedPassword`]
+/// takes milliseconds, except for the user's last right password.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     users: Vec<User>,

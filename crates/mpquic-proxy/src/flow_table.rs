@@ -145,7 +145,7 @@ impl Flow {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Counts this flow as a flow whose TCP connection is full.
+    /// Counts this flow as stalled: the TCP connection is full.
     pub(crate) fn stall(&self) -> Stalled<'_> {
         self.stalled.fetch_add(1, Ordering::Relaxed);
         Stalled(&self.stalled)

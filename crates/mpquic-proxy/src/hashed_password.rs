@@ -21,8 +21,8 @@ const SCHEME: &str = "basic-hash";
 
 /// A user's name, and PBKDF2-HMAC-SHA-256 of the password with a salt (RFC 8018).
 ///
-/// As text `basic-hash NAME:ROUNDS:SALT:HASH`, with salt and hash in base64. Whoever reads the text can guess the
-/// password with little work for each guess, so the password should be long and random.
+/// As text `basic-hash NAME:ROUNDS:SALT:HASH`, with salt and hash in base64. Readers of the text can guess a
+/// short password: use a long and random password.
 ///
 /// ```
 /// use mpquic_proxy::{Credential, Credentials, HashedPassword};

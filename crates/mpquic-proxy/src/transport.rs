@@ -59,9 +59,8 @@ pub const STREAMS_OF_STRANGERS: u32 = 16;
 /// left, in bytes.
 pub(crate) const FIRST_WINDOW: u64 = 1 << 20;
 
-/// [`adapt`] for the connections of a proxy's server. The receive window and the send window are 1 MiB at
-/// first (or one stream's window, if that is larger): the server raises them once it knows the user, by the option
-/// `user_memory`.
+/// [`adapt`] for the connections of a proxy's server. Receive window and send window begin with 1 MiB, or with a larger
+/// window of one stream. For a known user the server raises both windows, by the option `user_memory`.
 pub fn adapt_server(transport: &mut TransportOptions) {
     adapt(transport, STREAMS_OF_STRANGERS);
     let first = FIRST_WINDOW.max(transport.initial_stream_receive_window);

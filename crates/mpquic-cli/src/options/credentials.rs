@@ -60,7 +60,7 @@ pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> 
     credentials.collect()
 }
 
-/// Reads users as [`read_credentials`] does, also those with hashed passwords.
+/// Reads the users of a server's file, with plain or hashed passwords.
 pub(crate) fn read_users(path: &Path) -> Result<Credentials, Failure> {
     let expected = "`basic NAME:PASSWORD`, `bearer TOKEN`, or a hash of `mpquic proxy user add`";
     let (mut secrets, mut hashes) = (Vec::new(), Vec::new());

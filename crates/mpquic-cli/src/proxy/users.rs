@@ -24,8 +24,8 @@ pub(crate) enum ProxyUser {
 
 /// Add a user with a hashed password
 ///
-/// Prints the line for the client's own file of credentials, `basic NAME:PASSWORD`, with a random password. The password
-/// is nowhere else.
+/// Prints the line for the client's own file of credentials, `basic NAME:PASSWORD`, with a random password. No file has
+/// the password.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
     /// The server's file of credentials; a new file is private

@@ -19,7 +19,7 @@ pub(crate) struct ReceiveCredit {
     window: u64,
     /// The limit must be announced, however little it rose.
     due: bool,
-    /// The peer has said that the announced limit stops it.
+    /// A BLOCKED frame of the peer names the announced limit.
     is_peer_blocked: bool,
     /// Value of `consumed` from which the limit is worth announcing. The value is stored, because
     /// every packet asks.

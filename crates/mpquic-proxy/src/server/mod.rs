@@ -88,8 +88,8 @@ pub struct ServerOptions {
     /// The user with most flows gives way to users with fewer.
     pub all_flows: usize,
     /// Memory that one user can make the proxy hold with data of flows that nobody reads or acknowledges, in bytes;
-    /// 512 MiB by default. Each connection of the user gets a third of what is left for its windows, at most 64 MiB for
-    /// each window, and 1 MiB without memory left. This needs [`adapt_server`](crate::adapt_server).
+    /// 512 MiB by default. Each connection of the user gets a third of the free part for windows of at most 64 MiB each; without a
+    /// free part, windows of 1 MiB. This needs [`adapt_server`](crate::adapt_server).
     pub user_memory: u64,
     /// New flows of one user in a second. Further flows wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,

@@ -38,8 +38,7 @@ impl Windows {
         }))
     }
 
-    /// Raises the windows of a connection, whose user has this number of bytes of memory, unless the connection has its
-    /// windows already.
+    /// Raises the windows of a connection once. `memory` is the whole memory of the user, in bytes.
     pub(super) fn widen(
         &self,
         windowed: &Windowed,
@@ -57,8 +56,8 @@ impl Windows {
         }
     }
 
-    /// The size in bytes of each window of a further connection. `None` if so little is left that the connection keeps
-    /// its first windows.
+    /// The size in bytes of each window of a further connection. `None` for a user without enough memory: the connection
+    /// keeps the first windows.
     fn grant(&self, taker: &Taker, memory: u64) -> Option<(u64, Holding)> {
         let left = memory.saturating_sub(self.0.used_by(taker));
         let size = (left / PART / MEMORY).min(LARGEST);

@@ -382,7 +382,7 @@ impl Deliver for Answers {
     }
 }
 
-/// Sends the payload of a UDP packet that came in fragments, if it is whole. TCP and `ping` do without fragments.
+/// Sends the payload of a UDP packet put together from fragments. TCP and `ping` do without fragments.
 fn on_fragment(
     shared: &Shared,
     udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
