@@ -158,10 +158,10 @@ mod tests {
             let kept = watch.file.read().unwrap().resolver.unwrap();
             assert_eq!(kept.before.as_deref(), Some(&*theirs));
         }
-        // A program that had saved our content brings it back: what we replaced is still the same.
+        // Another program had saved an earlier content of this tool, and brings the content back.
         fs::write(&path, &ours).unwrap();
         watch.look(plan());
-        assert_eq!(read(), ours);
+        assert_eq!(read(), format!("{ours}search lan3\n"));
         let last = current.end().unwrap();
         let replaced = last.replaced().unwrap();
         assert_eq!(
