@@ -259,7 +259,7 @@ mod tests {
                 header.extend([17, 0, field[0], field[1], 0, 0, 0, number]);
                 header[6] = FRAGMENT;
             }
-            [&vec![0; FRAME_HEADER], &header, piece].concat()
+            [&[0; FRAME_HEADER][..], &header, piece].concat()
         });
         frames.collect()
     }
