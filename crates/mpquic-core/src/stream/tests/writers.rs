@@ -192,6 +192,23 @@ fn unsent_bytes_are_those_of_a_time() {
     assert!(greedy.fairness() > 0.95, "{:?}", greedy.sent);
 }
 
+#[test]
+fn a_finished_stream_leaves_its_share_to_others() {
+    let window = 100 << 10;
+    let options = TransportOptions {
+        send_window: window,
+        ..options()
+    };
+    let mut greedy = Greedy::new(2, options);
+    greedy.fill(0);
+    let mut first = greedy.streams.send_stream(greedy.ids[0]);
+    first.finish().expect("open");
+    greedy.streams.set_send_window(3 * window);
+    let mut second = greedy.streams.send_stream(greedy.ids[1]);
+    let bytes = vec![7; 1 << 20];
+    assert_eq!(second.write(&bytes), Ok(2 * window as usize));
+}
+
 /// The part of each priority, of streams that always have bytes to send.
 fn parts(priorities: &[i32], priority_floor: bool) -> Vec<f64> {
     let options = TransportOptions {
