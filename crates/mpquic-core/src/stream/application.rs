@@ -201,7 +201,7 @@ impl SendStream<'_> {
             send.finish();
             Ok(())
         });
-        self.streams.after_finish(self.id);
+        self.streams.after_end(self.id);
         result.unwrap_or(Err(FinishError::ClosedStream))
     }
 
@@ -216,7 +216,7 @@ impl SendStream<'_> {
         let done = self
             .streams
             .with_half(self.id, |send| send.reset(error_code));
-        self.streams.after_reset(self.id);
+        self.streams.after_end(self.id);
         done.filter(|done| *done).map(|_| ()).ok_or_else(closed)
     }
 
@@ -241,7 +241,7 @@ impl SendStream<'_> {
             let done = send.reset_at(error_code, reliable_size);
             done.then_some(()).ok_or(ResetAtError::ClosedStream)
         });
-        self.streams.after_reset(self.id);
+        self.streams.after_end(self.id);
         result.unwrap_or(Err(ResetAtError::ClosedStream))
     }
 
@@ -360,8 +360,8 @@ impl StreamSet {
         self.sends.get(self.tables.send_key(id)? as usize)
     }
 
-    /// A sending half was reset: it accepts no more writes and uses less of the send window.
-    pub(super) fn after_reset(&mut self, id: StreamId) {
+    /// A sending half was finished or reset: it accepts no more writes, and leaves its share of the send window to others.
+    pub(super) fn after_end(&mut self, id: StreamId) {
         if let Some(key) = self.tables.send_key(id)
             && let Some(send) = self.sends.get_mut(key as usize)
             && !send.is_open()
@@ -369,18 +369,6 @@ impl StreamSet {
             self.writers.remove(key, send);
         }
         self.wake_writers();
-    }
-
-    /// A sending half was finished: it accepts no more writes, and leaves its share of the window to others.
-    fn after_finish(&mut self, id: StreamId) {
-        if let Some(key) = self.tables.send_key(id)
-            && let Some(send) = self.sends.get_mut(key as usize)
-            && !send.is_open()
-            && send.is_hungry
-        {
-            self.writers.remove(key, send);
-            self.wake_writers();
-        }
     }
 
     /// Changes a sending half; `None` if it is closed.

@@ -186,6 +186,6 @@ impl StreamSet {
             self.deadlines.on_expired();
             self.push_event(StreamEvent::Expired { id });
         }
-        self.after_reset(id);
+        self.after_end(id);
     }
 }

@@ -324,7 +324,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("refusal", ""),
             ("outwards", "accounts refusal"),
             ("udp", ""),
-            ("mod", "accounts ip outwards refusal udp"),
+            ("windows", ""),
+            ("mod", "accounts ip outwards refusal udp windows"),
         ],
     ),
     (
