@@ -188,7 +188,10 @@ def socks(entrance, command, target, patience=10):
         stream.sendall(b"\5" + bytes([command]) + b"\0" + target)
         reply = b""
         with contextlib.suppress(TimeoutError, ConnectionError):
-            reply = stream.recv(300)
+            # Not a byte more: bytes of the target may follow at once.
+            reply = stream.recv(4, socket.MSG_WAITALL)
+            address = {1: 4, 4: 16}.get(reply[3] if len(reply) == 4 else 0, 0)
+            reply += stream.recv(address + 2, socket.MSG_WAITALL) if address else b""
         yield stream, reply
 
 

@@ -76,14 +76,14 @@ pub(crate) struct ProxyServer {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: u32,
     /// Open TCP flows of one user (with --open: of one address), and as many UDP flows. A further
-    /// UDP flow displaces the one that has waited longest for an answer or was idle for 5 seconds
+    /// UDP flow displaces the one that has waited longest for an answer or was idle for 2 seconds
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
     /// Memory in MiB for data of one user's flows that a target does not read, or the user's client does not acknowledge.
     /// Each connection of a user gets a third of the rest for its windows
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub(crate) max_user_memory: u32,
-    /// New flows of one user per second; further ones wait
+    /// New UDP flows of one user per second, and as many TCP and DNS flows; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
     /// Give up a target without an answer after this time, including the lookup of its name

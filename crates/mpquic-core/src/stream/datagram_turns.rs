@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// At this number of flows, flows without waiting DATAGRAMs are forgotten once their turns are over.
 const MANY: usize = 256;
+/// This number of flows is remembered while nothing waits, so that a DATAGRAM needs no memory from the heap.
+const FEW: usize = 8;
 
 /// Start-time fair queueing: a DATAGRAM's turn is the end of the DATAGRAM before it in its flow, or the turn that is
 /// being served if the flow was silent. So each waiting flow gets an equal part of the bytes, and a flow with few
@@ -12,7 +14,11 @@ const MANY: usize = 256;
 pub(super) struct DatagramTurns {
     /// The turn that is being served, in bytes.
     now: u64,
-    flows: BTreeMap<Option<u64>, Flow>,
+    /// The end of the last turn of all flows.
+    last: u64,
+    /// The flow of DATAGRAMs without a number.
+    unnumbered: Flow,
+    numbered: BTreeMap<u64, Flow>,
     /// Flows with waiting DATAGRAMs.
     waiting: usize,
 }
@@ -29,16 +35,22 @@ struct Flow {
 impl DatagramTurns {
     /// The turn of a new DATAGRAM of a flow.
     pub(super) fn on_queued(&mut self, flow: Option<u64>, bytes: usize) -> u64 {
-        if self.flows.len() >= MANY && !self.flows.contains_key(&flow) {
-            let now = self.now;
-            self.flows
-                .retain(|_, flow| flow.bytes > 0 || flow.end > now);
-        }
-        let flow = self.flows.entry(flow).or_default();
+        let flow = match flow {
+            None => &mut self.unnumbered,
+            Some(number) => {
+                if self.numbered.len() >= MANY && !self.numbered.contains_key(&number) {
+                    let now = self.now;
+                    self.numbered
+                        .retain(|_, flow| flow.bytes > 0 || flow.end > now);
+                }
+                self.numbered.entry(number).or_default()
+            }
+        };
         self.waiting += usize::from(flow.bytes == 0);
         let turn = flow.end.max(self.now);
         flow.end = turn.saturating_add(bytes as u64);
         flow.bytes += bytes;
+        self.last = self.last.max(flow.end);
         turn
     }
 
@@ -49,24 +61,36 @@ impl DatagramTurns {
 
     /// A DATAGRAM left the queue.
     pub(super) fn on_left(&mut self, flow: Option<u64>, bytes: usize) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        let flow = match flow {
+            None => Some(&mut self.unnumbered),
+            Some(number) => self.numbered.get_mut(&number),
+        };
+        if let Some(flow) = flow {
             flow.bytes = flow.bytes.saturating_sub(bytes);
             self.waiting -= usize::from(flow.bytes == 0);
         }
         if self.waiting == 0 {
-            self.flows.clear();
+            // All flows begin anew.
+            self.now = self.now.max(self.last);
+            if self.numbered.len() > FEW {
+                self.numbered.clear();
+            }
         }
     }
 
     /// Waiting bytes of a flow with the overhead, and the number of waiting flows, `flow` included.
     pub(super) fn share(&self, flow: Option<u64>) -> (usize, usize) {
-        let own = self.flows.get(&flow).map_or(0, |flow| flow.bytes);
+        let flow = match flow {
+            None => Some(&self.unnumbered),
+            Some(number) => self.numbered.get(&number),
+        };
+        let own = flow.map_or(0, |flow| flow.bytes);
         (own, self.waiting + usize::from(own == 0))
     }
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        self.flows.len() * 2 * (size_of::<Option<u64>>() + size_of::<Flow>())
+        self.numbered.len() * 2 * size_of::<(u64, Flow)>()
     }
 }
 
@@ -102,10 +126,10 @@ mod tests {
             let turn = turns.on_queued(Some(flow), 10);
             turns.on_left(Some(flow), 10);
             turns.on_turn(turn + 10);
-            assert!(turns.flows.len() <= MANY + 1);
+            assert!(turns.numbered.len() <= MANY);
         }
         assert!(turns.memory() > 0);
         turns.on_left(None, 1);
-        assert_eq!(turns.memory(), 0);
+        assert!(turns.numbered.is_empty());
     }
 }

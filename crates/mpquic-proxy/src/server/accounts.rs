@@ -23,7 +23,7 @@ const LOOKUPS: u64 = 16;
 /// Lookups of all clients at a time.
 const ALL_LOOKUPS: u64 = 256;
 /// A client at its limit of UDP flows gets a new one for one that was idle for this time.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(2);
 /// The part of all flows that UDP flows of one client may take: names and TCP connections of the
 /// same client need the rest.
 const UDP_PART: u64 = 4;
@@ -41,9 +41,18 @@ pub(crate) struct Accounts {
     udp_flows: Pool,
     ip_flows: Pool,
     lookups: Pool,
-    begun: Mutex<BTreeMap<Taker, Begun>>,
+    begun: Mutex<BTreeMap<(Taker, Turns), Begun>>,
     /// The number of flows for all clients.
     all_flows: AtomicU64,
+}
+
+/// Flows of a client that take turns: a torrent's flows hold up neither names nor TCP connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turns {
+    /// UDP flows to ports other than that of DNS.
+    Udp,
+    /// All other flows.
+    Other,
 }
 
 /// The count of new flows in the current period.
@@ -115,7 +124,7 @@ impl Accounts {
         self.all_flows.store(flows as u64, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Taker, Begun>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Taker, Turns), Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,11 +174,11 @@ impl Counted {
     }
 
     /// Waits until the flow may begin, and returns false after too long a wait. At most
-    /// `per_second` flows begin in a second. After a short outage of a connection, many flows
+    /// `per_second` flows of the same `turns` begin in a second. After a short outage of a connection, many flows
     /// arrive at once, and refused flows would come again. Waiting flows count as open.
-    pub(crate) async fn turn(&self, per_second: u32) -> bool {
+    pub(crate) async fn turn(&self, turns: Turns, per_second: u32) -> bool {
         let waiting = async {
-            while let Some(until) = self.is_early(per_second) {
+            while let Some(until) = self.is_early(turns, per_second) {
                 tokio::time::sleep_until(until).await;
             }
         };
@@ -177,13 +186,13 @@ impl Counted {
     }
 
     /// Counts the flow as begun, or returns the time of the next try.
-    fn is_early(&self, per_second: u32) -> Option<Instant> {
+    fn is_early(&self, turns: Turns, per_second: u32) -> Option<Instant> {
         let now = Instant::now();
         let mut begun = self.accounts.lock();
         if begun.len() >= MANY {
             begun.retain(|_, begun| now < begun.since + SECOND);
         }
-        let begun = begun.entry(self.taker.clone()).or_insert(Begun {
+        let begun = begun.entry((self.taker.clone(), turns)).or_insert(Begun {
             since: now,
             count: 0,
         });
@@ -312,14 +321,20 @@ mod tests {
         let open: Vec<_> = (0..10).map(|_| begin(&accounts, "a", 100)).collect();
         let mut seconds = Vec::new();
         for flow in open.iter().flatten() {
-            assert!(flow.turn(4).await);
+            assert!(flow.turn(Turns::Udp, 4).await);
             seconds.push(begun.elapsed().as_secs());
         }
         assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
         let other = begin(&accounts, "b", 100).unwrap();
         let before = Instant::now();
-        assert!(other.turn(4).await);
-        assert_eq!(before.elapsed(), Duration::ZERO, "another client");
+        assert!(other.turn(Turns::Udp, 4).await);
+        let name = begin(&accounts, "a", 100).unwrap();
+        assert!(name.turn(Turns::Other, 4).await);
+        assert_eq!(
+            before.elapsed(),
+            Duration::ZERO,
+            "another client, and a name"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -327,7 +342,7 @@ mod tests {
         let accounts = Accounts::new(1000);
         let begun = Instant::now();
         let open: Vec<_> = (0..100).map(|_| begin(&accounts, "a", 100)).collect();
-        let turns = open.iter().flatten().map(|flow| flow.turn(1));
+        let turns = open.iter().flatten().map(|flow| flow.turn(Turns::Other, 1));
         let had = futures_util::future::join_all(turns).await;
         assert_eq!(begun.elapsed(), WAIT);
         let had = had.iter().filter(|had| **had).count();
@@ -342,7 +357,7 @@ mod tests {
                 tokio::time::advance(SECOND).await;
             }
             let flow = begin(&accounts, &number.to_string(), 1).unwrap();
-            assert!(flow.turn(1).await);
+            assert!(flow.turn(Turns::Other, 1).await);
         }
         assert!(accounts.lock().len() <= 2 * MANY);
         assert_eq!(accounts.flows.used(), 0);

@@ -29,7 +29,7 @@ use mpquic_h3::{BidiStream, Priority, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
-use self::accounts::{Accounts, Counted};
+use self::accounts::{Accounts, Counted, Turns};
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
 use self::windows::{Windowed, Windows};
@@ -54,6 +54,8 @@ const REQUEST_MEMORY: u64 = 512 << 20;
 const REQUEST_FLOOR: u64 = 1 << 20;
 /// Bytes of a request: its header fields, its task and its stream.
 const REQUEST: u64 = 8 << 10;
+/// The port of DNS.
+const DNS: u16 = 53;
 /// Longest time to receive a request's fields, or to send a refusal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -80,7 +82,7 @@ pub struct ServerOptions {
     pub rules: TargetRules,
     /// Open TCP flows of one user (of one network, where anybody may use the proxy), and as many UDP
     /// flows. At the limit, a new UDP flow replaces a UDP flow without an answer, the longest idle
-    /// first, or else a UDP flow that was idle for five seconds. Without such a flow, the proxy
+    /// first, or else a UDP flow that was idle for two seconds. Without such a flow, the proxy
     /// refuses the new flow. A user has at most four CONNECT-IP flows.
     pub max_flows: usize,
     /// Open flows of all users. Each flow has a socket, and so a file descriptor. A user leaves at
@@ -91,7 +93,8 @@ pub struct ServerOptions {
     /// 512 MiB by default. Each connection of the user gets a third of the free part for windows of at most 64 MiB each; without a
     /// free part, windows of 1 MiB. This needs [`adapt_server`](crate::adapt_server).
     pub user_memory: u64,
-    /// New flows of one user in a second. Further flows wait for their turn, 30 seconds at most.
+    /// New UDP flows of one user in a second, and as many other flows and DNS flows. Further flows wait for their turn,
+    /// 30 seconds at most.
     pub flows_per_second: u32,
     /// Longest time for the lookup of a name and the connection to the target together.
     pub connect_timeout: Duration,
@@ -368,6 +371,15 @@ enum Wanted {
     Ip(IpScope),
 }
 
+impl Wanted {
+    fn turns(&self) -> Turns {
+        match self {
+            Self::Udp(target) if target.port() != DNS => Turns::Udp,
+            _ => Turns::Other,
+        }
+    }
+}
+
 /// A request with permission for a flow. The flow counts as open until this value is dropped.
 struct Admitted {
     wanted: Wanted,
@@ -593,8 +605,9 @@ impl Call<'_> {
         user: Option<&str>,
     ) -> (StatusCode, u64, u64) {
         let options = &*self.options;
+        let turns = admitted.wanted.turns();
         let has_come = tokio::select! {
-            has_come = admitted.open.turn(options.flows_per_second) => has_come,
+            has_come = admitted.open.turn(turns, options.flows_per_second) => has_come,
             // The client has cancelled the request.
             _ = self.watch.stopped() => return (StatusCode::OK, 0, 0),
         };
