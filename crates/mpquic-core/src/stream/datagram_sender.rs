@@ -237,12 +237,22 @@ impl DatagramSender {
             None => {
                 self.free_bytes += waiting.data.len() as u64;
                 waiting.turn = self.turns.on_queued(waiting.flow, waiting.cost());
-                let place = self
-                    .free
-                    .partition_point(|other| other.turn <= waiting.turn);
-                self.free.insert(place, waiting);
+                self.take_place(waiting);
             }
             Some(path) => self.bound_entry(path).push_back(waiting),
+        }
+    }
+
+    /// Puts a DATAGRAM for any path at the place of its turn: mostly behind all others.
+    #[inline]
+    fn take_place(&mut self, waiting: Waiting) {
+        match self.free.back() {
+            Some(last) if last.turn > waiting.turn => {
+                let is_before = |other: &Waiting| other.turn <= waiting.turn;
+                let place = self.free.partition_point(is_before);
+                self.free.insert(place, waiting);
+            }
+            _ => self.free.push_back(waiting),
         }
     }
 

@@ -34,17 +34,11 @@ struct Flow {
 
 impl DatagramTurns {
     /// The turn of a new DATAGRAM of a flow.
+    #[inline]
     pub(super) fn on_queued(&mut self, flow: Option<u64>, bytes: usize) -> u64 {
         let flow = match flow {
             None => &mut self.unnumbered,
-            Some(number) => {
-                if self.numbered.len() >= MANY && !self.numbered.contains_key(&number) {
-                    let now = self.now;
-                    self.numbered
-                        .retain(|_, flow| flow.bytes > 0 || flow.end > now);
-                }
-                self.numbered.entry(number).or_default()
-            }
+            Some(number) => of_number(&mut self.numbered, number, self.now),
         };
         self.waiting += usize::from(flow.bytes == 0);
         let turn = flow.end.max(self.now);
@@ -55,11 +49,13 @@ impl DatagramTurns {
     }
 
     /// A DATAGRAM with this turn is the first in the queue, and leaves it.
+    #[inline]
     pub(super) fn on_turn(&mut self, turn: u64) {
         self.now = self.now.max(turn);
     }
 
     /// A DATAGRAM left the queue.
+    #[inline]
     pub(super) fn on_left(&mut self, flow: Option<u64>, bytes: usize) {
         let flow = match flow {
             None => Some(&mut self.unnumbered),
@@ -92,6 +88,14 @@ impl DatagramTurns {
     pub(super) fn memory(&self) -> usize {
         self.numbered.len() * 2 * size_of::<(u64, Flow)>()
     }
+}
+
+/// The flow with this number, which may be new.
+fn of_number(flows: &mut BTreeMap<u64, Flow>, number: u64, now: u64) -> &mut Flow {
+    if flows.len() >= MANY && !flows.contains_key(&number) {
+        flows.retain(|_, flow| flow.bytes > 0 || flow.end > now);
+    }
+    flows.entry(number).or_default()
 }
 
 #[cfg(test)]

@@ -261,6 +261,7 @@ impl DatagramQueues {
 
     /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first, unless
     /// the streams' part is due.
+    #[inline]
     pub(crate) fn write_beside(
         &mut self,
         streams: &mut StreamSet,
@@ -276,8 +277,10 @@ impl DatagramQueues {
             }
             self.write_frames(writer, now, path, false);
         }
-        let written = streams.write_data(writer, &DataSelection::Next, left);
-        self.owed.on_served(written as u64);
+        if streams.wants_data() {
+            let written = streams.write_data(writer, &DataSelection::Next, left);
+            self.owed.on_served(written as u64);
+        }
     }
 
     /// True if streams go ahead of DATAGRAMs. Streams that begin to wait do so with one packet.
