@@ -39,6 +39,8 @@ pub(crate) struct Accounts {
     /// The same flows by kind, each kind with a limit of its own.
     tcp_flows: Pool,
     udp_flows: Pool,
+    /// UDP flows to the port of DNS: a torrent's flows leave names their room.
+    name_flows: Pool,
     ip_flows: Pool,
     lookups: Pool,
     begun: Mutex<BTreeMap<(Taker, Turns), Begun>>,
@@ -105,6 +107,7 @@ impl Accounts {
             flows: pool(flows as u64, 1, Duration::MAX),
             tcp_flows: kind(Duration::MAX),
             udp_flows: kind(IDLE),
+            name_flows: kind(IDLE),
             ip_flows: kind(Duration::MAX),
             all_flows: AtomicU64::new(flows as u64),
             lookups: Pool::new(Rules {
@@ -128,18 +131,19 @@ impl Accounts {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new flow of a client, who may have `most` TCP flows and as many UDP flows. `None` for
-    /// a client at its limit, if no flow gives way.
+    /// Counts a new flow of a client, who may have `most` TCP flows, as many UDP flows and as many DNS flows. `None`
+    /// for a client at its limit, if no flow gives way.
     pub(crate) fn begin(
         self: &Arc<Self>,
         taker: &Taker,
-        kind: FlowKind,
+        (kind, turns): (FlowKind, Turns),
         most: usize,
     ) -> Option<Counted> {
         let most = most as u64;
         let part = self.all_flows.load(Ordering::Relaxed) / UDP_PART;
         let (pool, most) = match kind {
             FlowKind::Tcp => (&self.tcp_flows, most),
+            FlowKind::Udp if turns == Turns::Other => (&self.name_flows, most),
             FlowKind::Udp => (&self.udp_flows, most.min(part.max(1))),
             FlowKind::Ip => (&self.ip_flows, IP_FLOWS),
         };
@@ -219,7 +223,7 @@ mod tests {
     }
 
     fn begin(accounts: &Arc<Accounts>, name: &str, most: usize) -> Option<Counted> {
-        accounts.begin(&taker(name), FlowKind::Tcp, most)
+        accounts.begin(&taker(name), (FlowKind::Tcp, Turns::Other), most)
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,7 +236,7 @@ mod tests {
         assert!(other.is_some(), "another client");
         drop(first);
         assert!(begin(&accounts, "a", 2).is_some());
-        let ip = || accounts.begin(&taker("a"), FlowKind::Ip, 100);
+        let ip = || accounts.begin(&taker("a"), (FlowKind::Ip, Turns::Other), 100);
         let flows: Vec<_> = (0..10).filter_map(|_| ip()).collect();
         assert_eq!(flows.len(), 4);
     }
@@ -256,7 +260,7 @@ mod tests {
         let accounts = Accounts::new(1000);
         let begin_udp = || {
             accounts
-                .begin(&taker("a"), FlowKind::Udp, 3)
+                .begin(&taker("a"), (FlowKind::Udp, Turns::Udp), 3)
                 .map(|counted| {
                     let flow = table.begin(FlowKind::Udp, None, Some("a"), None);
                     let _stays = counted.gives_way(flow.clone()).now_or_never();
@@ -298,7 +302,8 @@ mod tests {
     async fn udp_flows_leave_room_for_tcp_flows_of_their_client() {
         let taker = taker("a");
         let held = |accounts: &Arc<Accounts>, most| -> Vec<_> {
-            let many = (0..100).map_while(|_| accounts.begin(&taker, FlowKind::Udp, most));
+            let many =
+                (0..100).map_while(|_| accounts.begin(&taker, (FlowKind::Udp, Turns::Udp), most));
             many.collect()
         };
         // At the client's own limit.
@@ -307,6 +312,8 @@ mod tests {
         assert_eq!(udp.len(), 10);
         let tcp: Vec<_> = (0..10).filter_map(|_| begin(&accounts, "a", 10)).collect();
         assert_eq!(tcp.len(), 10);
+        let name = (FlowKind::Udp, Turns::Other);
+        assert!(accounts.begin(&taker, name, 10).is_some());
         // At the limit of files.
         let accounts = Accounts::new(100);
         let udp = held(&accounts, 1000);

@@ -548,6 +548,7 @@ impl ServerConnection {
         let taker = Taker::new(user.as_deref(), self.client);
         let (windows, memory) = (&self.shared.windows, options.user_memory);
         windows.widen(&self.windowed, &self.connection, (&taker, memory));
+        let kind = (kind, wanted.turns());
         let open = self.shared.accounts.begin(&taker, kind, options.max_flows);
         Ok(Admitted {
             open: open.ok_or(Refused::too_many(1))?,

@@ -194,7 +194,7 @@ fn refused(error: &io::Error) -> Refused {
 mod tests {
     use super::*;
     use crate::class::FlowKind;
-    use crate::server::accounts::Accounts;
+    use crate::server::accounts::{Accounts, Turns};
     use crate::shares::Taker;
 
     struct Fixed(Vec<SocketAddr>);
@@ -208,7 +208,9 @@ mod tests {
     fn counted(name: &str) -> Counted {
         let accounts = Accounts::new(1000);
         let taker = Taker::User(name.into());
-        accounts.begin(&taker, FlowKind::Tcp, 1000).unwrap()
+        accounts
+            .begin(&taker, (FlowKind::Tcp, Turns::Other), 1000)
+            .unwrap()
     }
 
     async fn found(answers: &[&str]) -> Result<Vec<String>, Refused> {
@@ -244,7 +246,9 @@ mod tests {
         let accounts = Accounts::new(1000);
         let flow = |name: &str| {
             let taker = Taker::User(name.into());
-            accounts.begin(&taker, FlowKind::Tcp, 1000).unwrap()
+            accounts
+                .begin(&taker, (FlowKind::Tcp, Turns::Other), 1000)
+                .unwrap()
         };
         let [one, other] = ["a", "b"].map(flow);
         let ask = async |flow: &Counted, name: &str| {
