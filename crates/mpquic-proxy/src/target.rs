@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+/// The port of DNS. DNS clients send each query from a new port, so each query makes a new flow.
+pub(crate) const DNS: u16 = 53;
 /// Longest name of a host, bytes (RFC 1035 section 2.3.4, as text).
 const MAX_NAME: usize = 253;
 /// What comes before host and port in the path of a CONNECT-UDP request (RFC 9298 section 2): the

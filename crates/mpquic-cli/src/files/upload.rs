@@ -337,7 +337,7 @@ impl Place {
             Ok(there) if there.is_dir() => Err(UploadError::IsDirectory),
             // A link is replaced and never followed. Devices and pipes stay.
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(UploadError::Forbidden),
-            // The unfinished file has another name, so its creation would tell nothing.
+            // An unfinished file has a short name of its own, so its creation cannot fail for a long name.
             Err(error) if error.kind() == ErrorKind::InvalidFilename => Err(error.into()),
             _ => Ok(()),
         }

@@ -34,7 +34,7 @@ use crate::ip_scope::EVERYTHING;
 use crate::kernel_queue::KernelQueue;
 use crate::relay::{Passing, Unchanged, relay, until_idle};
 use crate::streams::{Incoming, Outgoing};
-use crate::target::Target;
+use crate::target::{DNS, Target};
 use crate::transport::seek_large_packets;
 
 /// Longest fields of an answer, bytes.
@@ -44,8 +44,6 @@ const MAX_INTERIM: usize = 16;
 /// Longest wait for an answer of the proxy. By default, our proxy lets a flow wait up to 30 s for
 /// its turn, and tries the target for 10 s.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The port of DNS. DNS clients send each query from a new port, so each query makes a new flow.
-const DNS: u16 = 53;
 /// Idle time of a DNS flow: no data follows an answer, and resolvers repeat a lost query sooner.
 const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A UDP flow without an answer ends after this time, as in the NATs of Linux.

@@ -86,6 +86,7 @@ impl Measure for Answers {
 pub(crate) struct Counted {
     accounts: Arc<Accounts>,
     taker: Taker,
+    turns: Turns,
     holding: Holding,
     of_kind: Holding,
 }
@@ -153,6 +154,7 @@ impl Accounts {
             holding: self.flows.try_take(taker, 1)?,
             accounts: self.clone(),
             taker: taker.clone(),
+            turns,
         })
     }
 }
@@ -178,11 +180,11 @@ impl Counted {
     }
 
     /// Waits until the flow may begin, and returns false after too long a wait. At most
-    /// `per_second` flows of the same `turns` begin in a second. After a short outage of a connection, many flows
+    /// `per_second` flows of the same [`Turns`] begin in a second. After a short outage of a connection, many flows
     /// arrive at once, and refused flows would come again. Waiting flows count as open.
-    pub(crate) async fn turn(&self, turns: Turns, per_second: u32) -> bool {
+    pub(crate) async fn turn(&self, per_second: u32) -> bool {
         let waiting = async {
-            while let Some(until) = self.is_early(turns, per_second) {
+            while let Some(until) = self.is_early(per_second) {
                 tokio::time::sleep_until(until).await;
             }
         };
@@ -190,16 +192,18 @@ impl Counted {
     }
 
     /// Counts the flow as begun, or returns the time of the next try.
-    fn is_early(&self, turns: Turns, per_second: u32) -> Option<Instant> {
+    fn is_early(&self, per_second: u32) -> Option<Instant> {
         let now = Instant::now();
         let mut begun = self.accounts.lock();
         if begun.len() >= MANY {
             begun.retain(|_, begun| now < begun.since + SECOND);
         }
-        let begun = begun.entry((self.taker.clone(), turns)).or_insert(Begun {
-            since: now,
-            count: 0,
-        });
+        let begun = begun
+            .entry((self.taker.clone(), self.turns))
+            .or_insert(Begun {
+                since: now,
+                count: 0,
+            });
         if now >= begun.since + SECOND {
             begun.since = now;
             begun.count = 0;
@@ -325,18 +329,19 @@ mod tests {
     async fn more_than_may_begin_in_a_second_wait_for_the_next() {
         let accounts = Accounts::new(1000);
         let begun = Instant::now();
-        let open: Vec<_> = (0..10).map(|_| begin(&accounts, "a", 100)).collect();
+        let begin_udp = |name| accounts.begin(&taker(name), (FlowKind::Udp, Turns::Udp), 100);
+        let open: Vec<_> = (0..10).map(|_| begin_udp("a")).collect();
         let mut seconds = Vec::new();
         for flow in open.iter().flatten() {
-            assert!(flow.turn(Turns::Udp, 4).await);
+            assert!(flow.turn(4).await);
             seconds.push(begun.elapsed().as_secs());
         }
         assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
-        let other = begin(&accounts, "b", 100).unwrap();
+        let other = begin_udp("b").unwrap();
         let before = Instant::now();
-        assert!(other.turn(Turns::Udp, 4).await);
+        assert!(other.turn(4).await);
         let name = begin(&accounts, "a", 100).unwrap();
-        assert!(name.turn(Turns::Other, 4).await);
+        assert!(name.turn(4).await);
         assert_eq!(
             before.elapsed(),
             Duration::ZERO,
@@ -349,7 +354,7 @@ mod tests {
         let accounts = Accounts::new(1000);
         let begun = Instant::now();
         let open: Vec<_> = (0..100).map(|_| begin(&accounts, "a", 100)).collect();
-        let turns = open.iter().flatten().map(|flow| flow.turn(Turns::Other, 1));
+        let turns = open.iter().flatten().map(|flow| flow.turn(1));
         let had = futures_util::future::join_all(turns).await;
         assert_eq!(begun.elapsed(), WAIT);
         let had = had.iter().filter(|had| **had).count();
@@ -364,7 +369,7 @@ mod tests {
                 tokio::time::advance(SECOND).await;
             }
             let flow = begin(&accounts, &number.to_string(), 1).unwrap();
-            assert!(flow.turn(Turns::Other, 1).await);
+            assert!(flow.turn(1).await);
         }
         assert!(accounts.lock().len() <= 2 * MANY);
         assert_eq!(accounts.flows.used(), 0);

@@ -43,7 +43,7 @@ use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::{Unchanged, relay};
 use crate::rules::Rules as TargetRules;
 use crate::shares::{Pool, Rules, Taker};
-use crate::target::{InvalidTarget, Target};
+use crate::target::{DNS, InvalidTarget, Target};
 use crate::transport::{STREAMS_OF_STRANGERS, seek_large_packets};
 
 /// Longest request fields, bytes.
@@ -54,8 +54,6 @@ const REQUEST_MEMORY: u64 = 512 << 20;
 const REQUEST_FLOOR: u64 = 1 << 20;
 /// Bytes of a request: its header fields, its task and its stream.
 const REQUEST: u64 = 8 << 10;
-/// The port of DNS.
-const DNS: u16 = 53;
 /// Longest time to receive a request's fields, or to send a refusal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -606,9 +604,8 @@ impl Call<'_> {
         user: Option<&str>,
     ) -> (StatusCode, u64, u64) {
         let options = &*self.options;
-        let turns = admitted.wanted.turns();
         let has_come = tokio::select! {
-            has_come = admitted.open.turn(turns, options.flows_per_second) => has_come,
+            has_come = admitted.open.turn(options.flows_per_second) => has_come,
             // The client has cancelled the request.
             _ = self.watch.stopped() => return (StatusCode::OK, 0, 0),
         };
