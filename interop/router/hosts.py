@@ -88,7 +88,7 @@ async def page(count, size, port=443, patience=20):
             "short": sum(one["bytes"] != size for one in objects)}
 
 
-async def upload(end, began, port, patience, target):
+async def upload(end, began, port, patience, target, share=1):
     """Writes until the end, then waits for the target's notes. `taken` has times and bytes that the router has acknowledged."""
     loop, told, written = asyncio.get_running_loop(), {"taken": [], "received": [], "error": None, "began": began}, 0
     unsent, noted = array.array("i", [0]), 0.0
@@ -96,7 +96,7 @@ async def upload(end, began, port, patience, target):
         connection, _ = await connect(port, target=target)
         with connection:
             # Otherwise the host's own kernel holds megabytes, and the drain after the end is not the router's alone.
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, (64 << 10) // share)
             await loop.sock_sendall(connection, b"PUT\n")
             while (left := end - time.monotonic()) > 0:
                 # `sock_sendall` would not say how much of a piece was written at the end.
@@ -123,7 +123,7 @@ async def upload(end, began, port, patience, target):
 
 async def uploads(count, seconds, port=443, patience=90, target=TARGET):
     began = time.monotonic()
-    return await asyncio.gather(*(upload(began + seconds, began, port, patience, target) for _ in range(count)))
+    return await asyncio.gather(*(upload(began + seconds, began, port, patience, target, count) for _ in range(count)))
 
 
 async def opens(seconds, every=0.25, port=443, patience=15):

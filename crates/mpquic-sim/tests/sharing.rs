@@ -255,3 +255,20 @@ fn total(pair: &Pair, streams: &[StreamId]) -> u64 {
     let of = |id| incoming.get(id).map_or(0, |incoming| incoming.received);
     streams.iter().map(of).sum()
 }
+
+/// A program that sends as fast as its bytes are taken learns the rate of slow links at once, from its first bytes on.
+#[test]
+fn a_start_on_slow_links_takes_the_bytes_of_a_second() {
+    let mut pair = connected([(0.7, 20), (2.0, 30)]);
+    let id = begin(&mut pair, 1)[0];
+    let mut most = 0;
+    for _ in 0..500 {
+        pair.drive(10 * MS);
+        let transfers = |side| &pair.hosted(side).expect("open").application;
+        let taken = transfers(Side::Client).outgoing()[&id].written;
+        let received = transfers(Side::Server).incoming().get(&id);
+        most = most.max(taken - received.map_or(0, |incoming| incoming.received));
+    }
+    let a_second = 2_700_000 / 8;
+    assert!(most < a_second, "{most} of {a_second}");
+}

@@ -87,7 +87,7 @@ pub struct TransportOptions {
     pub initial_send_window: u64,
     /// Limits the stream bytes that wait to be sent, besides `send_window`, to the bytes that all paths send in this
     /// time and in the longest round trip; at most 1 hour. The limit follows the current rate, and is at least 16
-    /// KiB. A short time lets a writer notice early that the paths are slower than the writer. `None`, the default,
+    /// KiB. From 64 KiB on, the limit also stays within twice the rate of acknowledged bytes. A short time lets a writer notice early that the paths are slower than the writer. `None`, the default,
     /// leaves `send_window` as the only limit.
     pub send_queue_time: Option<Duration>,
     /// With `true`, more urgent data cannot starve less urgent data. Streams of each lower priority get at least a

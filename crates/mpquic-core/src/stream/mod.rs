@@ -24,6 +24,7 @@ pub(crate) mod recv;
 mod runs;
 pub(crate) mod send;
 pub(crate) mod send_buffer;
+mod send_queue;
 pub(crate) mod send_window;
 pub(crate) mod set;
 pub(crate) mod table;

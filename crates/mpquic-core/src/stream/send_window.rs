@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::send_queue::SendQueue;
 use super::window_target::WindowTarget;
 use crate::config::TransportConfig;
 
@@ -11,13 +12,6 @@ const SMALL: u64 = 4 << 20;
 
 /// Congestion windows in a small window: one is in flight, and one waits to be sent.
 const CONGESTION_WINDOWS: u64 = 2;
-
-/// The limit of unsent bytes before the rate of the paths is known.
-const FIRST_QUEUE: u64 = 64 << 10;
-/// The smallest limit of unsent bytes.
-const MIN_QUEUE: u64 = 16 << 10;
-/// How often the limit of unsent bytes follows the rate of the paths.
-const QUEUE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The limit on buffered bytes of all streams, sent or not, up to the last unacknowledged byte. The
 /// window grows with the rate of acknowledgements.
@@ -32,17 +26,7 @@ pub(super) struct SendWindow {
     target: WindowTarget,
     /// Stream bytes acknowledged since the last call of [`Self::adapt`].
     acked: u64,
-    queue: Option<Queue>,
-}
-
-/// The limit on unsent bytes.
-#[derive(Debug)]
-struct Queue {
-    /// The time in which the paths send the bytes.
-    time: Duration,
-    limit: u64,
-    /// When to look at the rate of the paths again.
-    due: Instant,
+    queue: Option<SendQueue>,
 }
 
 /// The paths of a connection, as far as the window depends on them.
@@ -65,11 +49,7 @@ impl SendWindow {
             max,
             target: WindowTarget::new(now),
             acked: 0,
-            queue: config.send_queue_time.map(|time| Queue {
-                time,
-                limit: FIRST_QUEUE,
-                due: now,
-            }),
+            queue: config.send_queue_time.map(|time| SendQueue::new(time, now)),
         }
     }
 
@@ -109,11 +89,9 @@ impl SendWindow {
             let target = CONGESTION_WINDOWS.saturating_mul((paths.congestion_windows)());
             self.grow(target.min(SMALL));
         }
-        let queue = self.queue.as_mut().filter(|queue| queue.due <= now);
-        let more_queue = queue.is_some_and(|queue| {
-            queue.due = now + QUEUE_INTERVAL;
-            queue.adapt((paths.rate)(), (paths.largest_rtt)())
-        });
+        let queue = self.queue.as_mut();
+        let more_queue = queue
+            .is_some_and(|queue| queue.on_acked(acked, now, (&paths.largest_rtt, &paths.rate)));
         self.size > before || more_queue
     }
 
@@ -128,26 +106,13 @@ impl SendWindow {
         let room = self.size.saturating_sub(buffered);
         match &self.queue {
             None => room,
-            Some(queue) => room.min(queue.limit.saturating_sub(unsent)),
+            Some(queue) => room.min(queue.limit().saturating_sub(unsent)),
         }
     }
 
     /// The limit of unsent bytes.
     #[inline]
     pub(super) fn queue_limit(&self) -> u64 {
-        self.queue.as_ref().map_or(u64::MAX, |queue| queue.limit)
-    }
-}
-
-impl Queue {
-    /// Follows the rate of the paths in bytes per second; true if the limit has grown. A path with a
-    /// longer delay carries bytes that stand further behind in the queue, so the queue is longer by
-    /// the longest round trip.
-    fn adapt(&mut self, rate: u64, largest_rtt: Duration) -> bool {
-        let seconds = (self.time + largest_rtt).as_secs_f64();
-        let limit = ((rate as f64 * seconds) as u64).max(MIN_QUEUE);
-        let has_grown = limit > self.limit;
-        self.limit = limit;
-        has_grown
+        self.queue.as_ref().map_or(u64::MAX, SendQueue::limit)
     }
 }

@@ -20,6 +20,7 @@ use super::knocking::{Knock, Knocking};
 use super::socks::{self, Command, Reply};
 use super::{forward, http_proxy, transparent};
 use crate::datagrams::with_room;
+use crate::kernel_queue;
 use crate::listening::{self, listen_tcp};
 use crate::target::Target;
 
@@ -136,6 +137,7 @@ fn status(reason: NoFlow) -> StatusCode {
 }
 
 async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) {
+    kernel_queue::prepare(&listener);
     let own = listener.local_addr().ok();
     let open = Arc::new(Semaphore::new(MOST));
     let knocking = Knocking::new(MOST_KNOCKING);

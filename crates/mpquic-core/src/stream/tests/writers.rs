@@ -168,27 +168,32 @@ fn unsent_bytes_are_those_of_a_time() {
     let unsent = |greedy: &Greedy| greedy.streams.backlogs.all.unsent;
     assert_eq!(unsent(&greedy), 64 << 10, "before the rate is known");
     let mut now = crate::recovery::testing::start();
-    let mut at_rate = |greedy: &mut Greedy, rate| {
-        greedy.streams.writers.window_mut().on_acked(1);
-        let paths = paths(Duration::from_millis(50), 0, rate);
-        greedy.streams.on_acked(now, &paths);
-        now += Duration::from_millis(10);
+    // Paths have a rate by their controllers, and another rate by acknowledgements.
+    let mut at_rates = |greedy: &mut Greedy, rate, of_acked: u64| {
+        for _ in 0..30 {
+            greedy.streams.writers.window_mut().on_acked(of_acked / 100);
+            let paths = paths(Duration::from_millis(50), 0, rate);
+            greedy.streams.on_acked(now, &paths);
+            now += Duration::from_millis(10);
+        }
         greedy.run(3000, 10);
         unsent(greedy)
     };
-    let fast = at_rate(&mut greedy, 10_000_000);
+    let fast = at_rates(&mut greedy, 10_000_000, 10_000_000);
     assert!((1_125_000..=1_500_000).contains(&fast), "{fast}");
-    let slow = at_rate(&mut greedy, 1_000_000);
+    let slow = at_rates(&mut greedy, 1_000_000, 1_000_000);
     assert!((110_000..=150_000).contains(&slow), "{slow}");
-    let least = at_rate(&mut greedy, 0) >> 10;
+    let least = at_rates(&mut greedy, 0, 1_000_000) >> 10;
     assert!(
         (10..=16).contains(&least),
         "at least a few packets: {least}"
     );
+    let starting = at_rates(&mut greedy, 10_000_000, 1_000_000);
+    assert!((225_000..=300_000).contains(&starting), "{starting}");
     // The second stream has half of the queue, and a minimum at once.
     greedy.fill(1);
     greedy.sent.fill(0);
-    at_rate(&mut greedy, 1_000_000);
+    at_rates(&mut greedy, 1_000_000, 1_000_000);
     assert!(greedy.fairness() > 0.95, "{:?}", greedy.sent);
 }
 

@@ -29,6 +29,7 @@ use super::datagram_flows::{DatagramFlows, MOST};
 use super::flows::{Client, NoFlow, TcpFlow, Wanted};
 use crate::class::Class;
 use crate::datagrams::Deliver;
+use crate::kernel_queue;
 use crate::target::Target;
 
 use fragments::Fragments;
@@ -164,6 +165,7 @@ impl Client {
         let mut listeners = Vec::new();
         for address in addresses {
             let listener = TcpListener::bind((*address, 0)).await?;
+            kernel_queue::prepare(&listener);
             sides.push(Side {
                 listener: listener.local_addr()?,
                 peer: next(*address),
