@@ -208,6 +208,49 @@ def an_address_that_goes_and_comes_40_times(place):
         expect(datagrams(CLIENT, "eth1") - before > 20, "in the end nothing comes over the second link")
 
 
+@case()
+def links_that_are_all_down(place):
+    """At the start, and in the middle for longer than a connection lives: afterwards both are used, and a backup stands by."""
+
+    def set_links(links, state, *numbers):
+        for number in numbers:
+            links.run(CLIENT, "ip", "link", "set", f"eth{number}", state)
+            if state == "up":
+                via = ("via", f"10.77.{number}.2", "dev", f"eth{number}", "metric", str(100 * (number + 1)))
+                links.run(CLIENT, "ip", "route", "replace", "default", *via)
+
+    def carried(seconds):
+        before = [datagrams(CLIENT, f"eth{number}") for number in (0, 1)]
+        time.sleep(seconds)
+        return [datagrams(CLIENT, f"eth{number}") - one for number, one in enumerate(before)]
+
+    with served(place, f"{SERVER_V4}:4433") as links:
+        write(place / "s/f", bytes(30 << 20))
+        set_links(links, "down", 0, 1)
+        getting = place.begin_get("-q", "-o", "/dev/null", "--rate", "10M", f"{URL}/f", namespace=CLIENT)
+        expect(getting.wait(3) is None, f"it has ended: {getting.said()[-300:]}")
+        for repeated in (False, True):
+            if repeated:
+                set_links(links, "down", 0, 1)
+                time.sleep(40)
+            set_links(links, "up", 1)
+            time.sleep(1)
+            set_links(links, "up", 0)
+            time.sleep(6 if repeated else 2)
+            counts = carried(1)
+            expect(min(counts) > 20, f"datagrams within a second, {'later' if repeated else 'at the start'}: {counts}")
+        getting.end()
+        set_links(links, "down", 0, 1)
+        getting = place.begin_get("-q", "-o", "/dev/null", "--rate", "10M", "--backup", "eth1", f"{URL}/f", namespace=CLIENT)
+        time.sleep(1)
+        set_links(links, "up", 1)
+        time.sleep(1)
+        set_links(links, "up", 0)
+        time.sleep(2)
+        first, backup = carried(1)
+        expect(first > 40 and backup < 20, f"with a backup: {first} and {backup} datagrams within a second")
+
+
 @case("bridges")
 def bridges_to_containers(place):
     with served(place, f"{SERVER_V4}:4433") as links:

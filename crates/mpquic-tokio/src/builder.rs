@@ -154,7 +154,8 @@ impl EndpointBuilder {
     /// Uses every network interface that is up and leads beyond this machine, and follows
     /// interfaces as they appear and disappear. Tunnels (which lead over another interface), bridges
     /// to containers and virtual machines, and a router's bridge to its own network are left out;
-    /// [`Self::bind_interface`] adds them.
+    /// [`Self::bind_interface`] adds them. A machine whose interfaces are all down gets its first socket once an
+    /// interface has an address ([`Endpoint::local_addrs`]).
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::AllBut(Vec::new()));
@@ -252,8 +253,7 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// If a socket cannot be bound, if [`Self::all_interfaces`] finds no usable address
-    /// ([`NotFound`](io::ErrorKind::NotFound)), if an option has an invalid value
+    /// If a socket cannot be bound, if the system does not list its interfaces, if an option has an invalid value
     /// ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`] inside), or if the
     /// system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
@@ -413,8 +413,6 @@ impl EndpointBuilder {
         let Some(selection) = &self.interfaces else {
             return Ok(());
         };
-        let before = sockets.len();
-        let mut failure = None;
         for address in interface::usable(selection)? {
             let local = SocketAddr::new(address.ip, 0);
             let name = Some(address.name.as_str());
@@ -422,18 +420,10 @@ impl EndpointBuilder {
                 Ok(socket) => sockets.push(socket),
                 // The address may have just gone, or belong to another machine. The task that
                 // follows interfaces tries again.
-                Err(error) => failure = Some(error),
+                Err(error) => tracing::debug!(%error, %local, "an address of an interface"),
             }
         }
-        let may_come = matches!(selection, Selection::Named(_));
-        if sockets.len() > before || may_come {
-            return Ok(());
-        }
-        let none = || {
-            let none = "no network interface has a usable address";
-            io::Error::new(io::ErrorKind::NotFound, none)
-        };
-        Err(failure.unwrap_or_else(none))
+        Ok(())
     }
 
     /// Binds the server's preferred addresses, unless a socket is bound to them already.
@@ -578,17 +568,13 @@ mod tests {
 
     #[cfg(feature = "interfaces")]
     #[tokio::test]
-    async fn all_interfaces_excluded_leaves_no_address() -> TestResult {
+    async fn all_interfaces_waits_for_an_address() -> TestResult {
         let mut builder = Endpoint::builder().all_interfaces();
         for address in crate::interface_addresses()? {
             builder = builder.exclude_interface(&address.name);
         }
-        let error = builder.build().err().ok_or("one was used")?;
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert_eq!(
-            error.to_string(),
-            "no network interface has a usable address"
-        );
+        let endpoint = builder.build()?;
+        assert!(endpoint.local_addrs().is_empty());
         Ok(())
     }
 

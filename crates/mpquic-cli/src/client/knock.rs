@@ -60,6 +60,12 @@ pub(crate) fn has_route(locals: &[IpAddr], server: SocketAddr) -> bool {
     })
 }
 
+/// True if the system knows a route to one of the servers, from whichever address.
+pub(crate) fn has_way(servers: &[SocketAddr]) -> bool {
+    let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    servers.iter().any(|server| has_route(&any, *server))
+}
+
 async fn is_closed(server: SocketAddr) -> bool {
     is_closed_from(SocketAddr::new(unspecified(server), 0), server).await
 }

@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod content;
 pub(crate) mod hq;
 pub(crate) mod http3;
+mod interfaces;
 pub(crate) mod knock;
 pub(crate) mod known_hosts;
 pub(crate) mod protocol;

@@ -20,6 +20,7 @@ use mpquic_tokio::{
 use tokio::sync::{Mutex, TryLockError};
 
 use crate::client::backup;
+use crate::client::interfaces::{Usable, usable};
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::protocol::{other_protocol, refused_certificate};
@@ -469,8 +470,12 @@ impl<'a> Sessions<'a> {
         let limit = Duration::from_secs(seconds);
         let bound = tokio::time::timeout(limit, has_socket(&endpoint)).await;
         bound.map_err(|_| {
+            let whose = match self.reach.local.is_empty() {
+                true => "an interface",
+                false => "--local",
+            };
             let none = format!(
-                "no address of --local has been there for {seconds} s; `mpquic paths` lists the addresses"
+                "no address of {whose} has been there for {seconds} s; `mpquic paths` lists the addresses"
             );
             cannot_connect(&none)
         })?;
@@ -549,19 +554,24 @@ impl<'a> Sessions<'a> {
             };
         }
         if locals.is_empty() && !servers.iter().any(is_up_to_the_system) {
-            let all = start().all_interfaces();
             let excluded = args.exclude.iter();
-            let all = excluded.fold(all, |all, name| all.exclude_interface(name));
-            match all.build() {
-                Ok(endpoint) => return Ok(endpoint),
-                // The system may choose an excluded interface.
-                Err(error) if self.way_out().is_some() => return Err(unusable(&error)),
-                Err(error) if !args.exclude.is_empty() => {
-                    return Err(unusable(&format_args!(
-                        "{error}, apart from those of --exclude"
-                    )));
+            let all = excluded.fold(start().all_interfaces(), |all, name| {
+                all.exclude_interface(name)
+            });
+            match usable(&args.exclude) {
+                Usable::Some => return all.build().map_err(|error| unusable(&error)),
+                Usable::Excluded => {
+                    let none =
+                        "no network interface has a usable address, apart from those of --exclude";
+                    return Err(unusable(&none));
                 }
-                Err(_) => {}
+                // The system may have a way from an address that is not an interface's, or by a tunnel.
+                Usable::None
+                    if args.exclude.is_empty()
+                        && self.way_out().is_none()
+                        && knock::has_way(servers) => {}
+                // The interfaces are down now: a laptop that wakes, a train in a tunnel.
+                Usable::None => return all.build().map_err(|error| unusable(&error)),
             }
         }
         if locals.is_empty()
