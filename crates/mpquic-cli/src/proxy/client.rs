@@ -33,6 +33,8 @@ const NO_FLOWS: u32 = 0;
 
 /// Runs until dropped, or until the proxy is not the right one.
 pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    args.tun.check()?;
     let sessions = sessions(&args)?;
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
