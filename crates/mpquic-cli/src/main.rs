@@ -104,11 +104,12 @@ fn run(command: Command) -> Result<(), Failure> {
             }
             Command::Proxy(Proxy::Client(args)) => until_stopped(proxy::client::run(args)).await,
             Command::Proxy(Proxy::Status(args)) if args.live => {
-                until_stopped(proxy::status::run(&args)).await
+                until_stopped(proxy::status_command::run(&args)).await
             }
             Command::Proxy(Proxy::Status(args)) => {
-                until_interrupted(proxy::status::run(&args)).await
+                until_interrupted(proxy::status_command::run(&args)).await
             }
+            Command::Proxy(Proxy::Ctl(args)) => proxy::ctl::run(&args),
             Command::Proxy(Proxy::User(command)) => proxy::users::run(&command),
             #[cfg(target_os = "linux")]
             Command::Proxy(Proxy::Down(args)) => proxy::tun::down(&args),

@@ -84,12 +84,12 @@ pub(crate) struct GuardedScheduler(Contained<dyn Scheduler>);
 
 impl GuardedScheduler {
     pub(crate) fn new(config: &TransportConfig) -> Self {
-        let scheduler = config.scheduler.build();
-        Self(Contained::new(
-            scheduler,
-            "scheduler",
-            config.contain_panics,
-        ))
+        Self::of(config.scheduler.build(), config.contain_panics)
+    }
+
+    /// Another scheduler than the configured one.
+    pub(crate) fn of(scheduler: Box<dyn Scheduler>, contain_panics: bool) -> Self {
+        Self(Contained::new(scheduler, "scheduler", contain_panics))
     }
 
     pub(crate) fn needs(&self) -> Needs {
@@ -125,6 +125,16 @@ impl GuardedController {
         Self {
             controller: Contained::new(controller, "controller", config.contain_panics),
             mtus: PathMap::new(),
+        }
+    }
+
+    /// Puts another controller in the place of the present one. The new controller starts with the open paths.
+    pub(crate) fn replace(&mut self, controller: Box<dyn Controller>, now: Instant) {
+        let contain = self.controller.contain;
+        self.controller = Contained::new(controller, "controller", contain);
+        for (path, mtu) in self.mtus.iter() {
+            self.controller
+                .call((), |inner| inner.on_path_opened(path, now, *mtu));
         }
     }
 

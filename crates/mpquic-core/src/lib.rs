@@ -110,6 +110,7 @@ pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
     FinishError, Side, StdSystemTime, StreamId, TimeSource, VarInt, WriteError,
 };
+pub use scheduling::policies::Policies;
 pub use server_address::{AnnounceError, ServerAddress};
 pub use stream::{
     DatagramOptions, ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams,

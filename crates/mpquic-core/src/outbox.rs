@@ -171,6 +171,18 @@ impl Outbox {
         &mut self.scheduler_events
     }
 
+    /// Queues the first events of another scheduler, which wants these events about packets. Events for the former
+    /// scheduler are dropped.
+    pub(crate) fn greet_scheduler(
+        &mut self,
+        needs: Needs,
+        events: impl Iterator<Item = SchedulerEvent>,
+    ) {
+        self.packet_events = needs.packet_events;
+        self.scheduler_events.clear();
+        self.scheduler_events.extend(events);
+    }
+
     /// Events for the scheduler, and the controller for questions about windows.
     pub(crate) fn scheduler_news(&mut self) -> (&mut VecDeque<SchedulerEvent>, &GuardedController) {
         (&mut self.scheduler_events, &self.controller)

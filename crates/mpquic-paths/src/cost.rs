@@ -229,6 +229,15 @@ impl Costs {
         })
     }
 
+    /// Replaces the prices of open and later paths. The inner manager learns of them by the next [`Event::Locals`].
+    pub(crate) fn set_prices(&mut self, prices: Vec<Price>, view: &View<'_>) {
+        self.prices = prices;
+        self.has_news = true;
+        if self.next_look.is_some() {
+            self.look(view);
+        }
+    }
+
     /// The price of paths between these addresses.
     fn price(&self, four_tuple: FourTuple) -> Option<u32> {
         let owner = Local::owner(&self.locals, four_tuple.local);
@@ -369,11 +378,8 @@ impl PathManager for Costs {
             self.look(view);
         }
         self.asked = None;
-        if let Some(action) = self.tell(view) {
-            return Some(action);
-        }
-        loop {
-            let asked = self.inner.poll(view)?;
+        // The inner manager first: statuses without a price follow its latest word.
+        while let Some(asked) = self.inner.poll(view) {
             if let Some(action) = self.adapt(asked, view) {
                 self.asked = Some(asked);
                 return Some(action);
@@ -381,11 +387,18 @@ impl PathManager for Costs {
             let applied = Event::Applied(asked, Outcome::Done);
             self.inner.on_event(&applied, view);
         }
+        self.tell(view)
     }
 
     fn next_timeout(&self) -> Option<Instant> {
         let inner = self.inner.next_timeout();
-        inner.into_iter().chain(self.next_look).min()
+        // Without prices, no status depends on a measurement.
+        let look = self.next_look.filter(|_| !self.prices.is_empty());
+        inner.into_iter().chain(look).min()
+    }
+
+    fn may_use(&self, local: &Local) -> bool {
+        self.inner.may_use(local)
     }
 
     fn name(&self) -> &'static str {

@@ -12,8 +12,9 @@
 //! | [`StandBy`] | paths from some local addresses carry data only while no others work |
 //! | [`Costs`] | the cheapest paths that work, and dearer ones while a wanted rate is not reached |
 //! | [`Shares`] | weights of paths for a scheduler, by where paths start |
+//! | [`Steering`] | costs, backups and closed addresses that the application changes while connections run |
 //!
-//! [`StandBy`], [`Costs`] and [`Shares`] wrap another manager.
+//! [`StandBy`], [`Costs`], [`Shares`] and [`Steering`] wrap another manager.
 //!
 //! ```
 //! use mpquic_paths::{Origin, StandBy};
@@ -34,6 +35,7 @@ mod plan;
 mod shares;
 mod source_address;
 mod stand_by;
+mod steering;
 #[cfg(test)]
 mod testing;
 mod view;
@@ -51,6 +53,7 @@ pub use plan::Plan;
 pub use shares::{Share, Shares};
 pub use source_address::label;
 pub use stand_by::StandBy;
+pub use steering::{Rules, Steering};
 pub use view::{PathView, Snapshot, View};
 
 /// Makes a [`Plan`] for each connection.

@@ -143,6 +143,12 @@ impl Local {
         locals
     }
 
+    /// The same address, whose paths are backups or not.
+    pub(crate) fn with_backup(mut self, is_backup: bool) -> Self {
+        self.is_backup = is_backup;
+        self
+    }
+
     /// The local half of a four-tuple towards `remote`.
     pub fn towards(&self, remote: SocketAddr) -> SocketAddr {
         if self.address.ip().is_unspecified() && remote.is_ipv4() {

@@ -53,6 +53,11 @@ impl Managed {
         self.locals = locals;
     }
 
+    /// See [`PathManager::may_use`].
+    pub fn may_use(&self, local: &Local) -> bool {
+        self.manager.may_use(local)
+    }
+
     /// The time at which [`Self::run`] is due without any event; `None` if the manager waits for
     /// events only.
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -108,7 +113,10 @@ impl Managed {
                 }
             }
             Action::Move { path, local } => {
-                let is_lost = |old: FourTuple| !self.locals.iter().any(|of| of.owns(old.local));
+                let is_lost = |old: FourTuple| {
+                    let mut locals = self.locals.iter();
+                    !locals.any(|of| of.owns(old.local) && self.manager.may_use(of))
+                };
                 let moved = move_path(connection, now, (path, local), is_lost);
                 let waits = |path| {
                     let stats = connection.path_stats(path);
@@ -124,6 +132,7 @@ impl Managed {
                 }
             }
             Action::Suspend { path } => set_usable(connection, now, path, false),
+            Action::Resume { path } => set_usable(connection, now, path, true),
             Action::SetStatus { path, status } => match connection.path_mut(path) {
                 Ok(mut path) => {
                     path.set_status(status);

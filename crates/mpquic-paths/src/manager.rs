@@ -81,6 +81,13 @@ pub trait PathManager: fmt::Debug + Send {
         None
     }
 
+    /// False if no packet may leave from this local address now. The driver drops packets of paths that have not
+    /// left the address yet, and a path that left it never returns to it on its own.
+    fn may_use(&self, local: &Local) -> bool {
+        let _ = local;
+        true
+    }
+
     /// A name for logs.
     fn name(&self) -> &'static str;
 }
@@ -131,8 +138,13 @@ pub enum Action {
         /// The address.
         local: SocketAddr,
     },
-    /// Stops sending on a path that has no local address. A move makes the path usable again.
+    /// Stops sending on a path that has no local address. A move or [`Self::Resume`] makes the path usable again.
     Suspend {
+        /// The path.
+        path: PathId,
+    },
+    /// Sends again on a path after [`Self::Suspend`].
+    Resume {
         /// The path.
         path: PathId,
     },
@@ -153,6 +165,7 @@ impl Action {
             Self::Close { path }
             | Self::Move { path, .. }
             | Self::Suspend { path }
+            | Self::Resume { path }
             | Self::SetStatus { path, .. } => Some(*path),
         }
     }
@@ -226,6 +239,12 @@ impl Start {
 pub trait PathManagerFactory: fmt::Debug + Send + Sync {
     /// The manager of a connection that starts now.
     fn build(&self, start: &Start) -> Box<dyn PathManager>;
+
+    /// False if no connection may start at this local address now: no handshake leaves from there.
+    fn may_start(&self, local: &Local) -> bool {
+        let _ = local;
+        true
+    }
 }
 
 /// A closure that makes path managers, with a name for `Debug`.

@@ -170,6 +170,7 @@ impl PathManager for Plan {
             Event::Connected => self.on_connected(view.is_multipath()),
             Event::Locals(locals) => {
                 self.set_locals(locals);
+                self.review_statuses();
                 self.follows = true;
             }
             Event::NetworkChanged => self.retry_soon(),

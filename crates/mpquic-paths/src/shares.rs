@@ -123,6 +123,10 @@ impl PathManager for Shares {
         self.inner.next_timeout()
     }
 
+    fn may_use(&self, local: &Local) -> bool {
+        self.inner.may_use(local)
+    }
+
     fn name(&self) -> &'static str {
         "shares"
     }

@@ -61,6 +61,10 @@ impl PathManager for StandBy {
         self.inner.next_timeout()
     }
 
+    fn may_use(&self, local: &Local) -> bool {
+        self.inner.may_use(local)
+    }
+
     fn name(&self) -> &'static str {
         "stand-by"
     }

@@ -464,8 +464,8 @@ impl<A: Application> Host<A> {
         let mut buffer = std::mem::take(&mut self.transmit_buffer);
         loop {
             buffer.clear();
-            let connection = &self.connections[index].connection;
-            if self.shows_queues && connection.needs_local_queues() {
+            let connection = &mut self.connections[index].connection;
+            if self.shows_queues && connection.policies().needs_local_queues() {
                 tell_queues(&mut self.connections[index].connection, network);
             }
             let hosted = &mut self.connections[index];

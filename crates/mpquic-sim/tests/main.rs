@@ -8,6 +8,7 @@ mod fairness;
 mod lab;
 mod lossy;
 mod neighbours;
+mod other_policies;
 mod papers;
 mod random_paths;
 mod resume;

@@ -19,6 +19,7 @@ use crate::interface::{self, Selection};
 use crate::runtime::{Runtime, TokioRuntime};
 use crate::socket::Socket;
 use crate::start;
+use crate::traffic::TrafficMeter;
 
 /// Size of the kernel buffer requested for each socket, in bytes, per direction.
 const SOCKET_BUFFER: usize = 8 << 20;
@@ -39,6 +40,7 @@ pub struct EndpointBuilder {
     #[cfg(feature = "interfaces")]
     awaited: Vec<Awaited>,
     backups: Backups,
+    meter: Option<TrafficMeter>,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
@@ -93,6 +95,7 @@ impl EndpointBuilder {
             #[cfg(feature = "interfaces")]
             awaited: Vec::new(),
             backups: Backups::default(),
+            meter: None,
             server: None,
             client: None,
             endpoint: None,
@@ -180,6 +183,12 @@ impl EndpointBuilder {
     /// Like [`Self::backup_interface`], for paths from this address.
     pub fn backup_address(mut self, address: IpAddr) -> Self {
         self.backups.addresses.push(address);
+        self
+    }
+
+    /// Counts the bytes that the endpoint's sockets send and receive.
+    pub fn traffic_meter(mut self, meter: &TrafficMeter) -> Self {
+        self.meter = Some(meter.clone());
         self
     }
 
@@ -295,6 +304,9 @@ impl EndpointBuilder {
             runtime,
         )?;
         state.sockets.set_backups(self.backups);
+        if let Some(meter) = self.meter {
+            state.sockets.set_meter(meter);
+        }
         read(&state, sockets);
         // After the sockets are there; earlier, it would find interfaces without sockets and bind
         // again.
@@ -353,6 +365,9 @@ impl EndpointBuilder {
         }
         if self.client.is_some() || self.backups.any() {
             return invalid("workers are servers: build another endpoint for clients");
+        }
+        if self.meter.is_some() {
+            return invalid("workers have no traffic meter");
         }
         if self.runtime.is_some() {
             return invalid("workers run on tokio: give them no runtime");

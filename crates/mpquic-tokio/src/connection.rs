@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use mpquic_core::congestion::ControllerFactory;
+use mpquic_core::sched::SchedulerFactory;
 use mpquic_core::{
     ConnectionError, DatagramOptions, Dir, FourTuple, PathEvent, PathId, PathState, PathStatus,
     SendDatagramError, StreamId, TransportErrorCode, VarInt, ZeroRtt,
@@ -507,6 +509,42 @@ impl Connection {
         let engine = self.0.lock();
         let exists = engine.core.paths().any(|path| path == id);
         exists.then(|| Path::new(self.0.clone(), id))
+    }
+
+    /// Lets another scheduler decide which path carries the data of this side from now on. The scheduler hears of the
+    /// open paths, but of no earlier event. Later connections are not affected.
+    pub fn set_scheduler(&self, scheduler: &dyn SchedulerFactory) {
+        let mut connection = self.0.lock();
+        connection.contain(|engine| {
+            engine.core.policies().set_scheduler(scheduler);
+            engine.wake_task();
+        });
+    }
+
+    /// Lets another congestion controller limit the data of this side from now on. Each open path begins as a new path
+    /// does. Later connections are not affected.
+    ///
+    /// Returns false, and changes nothing, if the controller wants packets marked otherwise
+    /// ([`ControllerFactory::ecn_codepoint`]).
+    pub fn set_controller(&self, controller: &dyn ControllerFactory) -> bool {
+        let mut connection = self.0.lock();
+        let now = connection.now();
+        let set = connection.contain(|engine| {
+            engine.wake_task();
+            engine.core.policies().set_controller(now, controller)
+        });
+        set.unwrap_or(false)
+    }
+
+    /// Gives the connection's path manager a turn now, for a manager whose rules the application has changed
+    /// ([`Steering`](crate::path_managers::Steering)). A server's connection has no path manager.
+    pub fn review_paths(&self) {
+        let mut connection = self.0.lock();
+        let now = connection.now();
+        connection.contain(|engine| {
+            engine.manage_paths(now);
+            engine.wake_task();
+        });
     }
 
     /// Subscribes to the events of paths from now on.

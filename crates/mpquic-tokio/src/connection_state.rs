@@ -582,7 +582,9 @@ impl LockedConnection<'_> {
         engine.held_until = None;
         engine.written = 0;
         let sockets = &connection.endpoint.sockets;
-        let next = engine.sending.transmit(&mut engine.core, sockets, now);
+        let managed = engine.paths.as_ref().map(|paths| &paths.managed);
+        let from = (sockets, managed);
+        let next = engine.sending.transmit(&mut engine.core, from, now);
         engine.tell_endpoint(connection);
         engine.take_events(&connection.notifications, now);
         engine.arm();

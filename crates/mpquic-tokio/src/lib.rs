@@ -140,6 +140,7 @@ mod stream_watch;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod worker_socket;
 mod workers;
 
@@ -166,6 +167,7 @@ pub use runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;
+pub use traffic::{Traffic, TrafficMeter};
 pub use workers::Worker;
 
 /// The congestion controllers that are built in, also by their names:

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use mpquic_core::config::TransportConfig;
 use mpquic_core::sched::LocalQueue;
 use mpquic_core::{Connection, PathId, Transmit};
+use mpquic_paths::Managed;
 use smallvec::SmallVec;
 
 use crate::socket::{Sent, Socket};
@@ -146,11 +147,11 @@ impl Sending {
     pub(crate) fn transmit(
         &mut self,
         core: &mut Connection,
-        sockets: &Sockets,
+        (sockets, paths): (&Sockets, Option<&Managed>),
         now: Instant,
     ) -> Next {
         self.resume();
-        if core.needs_local_queues() {
+        if core.policies().needs_local_queues() {
             self.tell_queues(core, sockets, now);
         }
         let kept = self.unsent.len();
@@ -170,6 +171,10 @@ impl Sending {
                 let Some(socket) = sockets.sender(transmit.four_tuple.local) else {
                     continue; // Its interface is gone; the path plan hears of it on its own.
                 };
+                // The connection may have no other path.
+                if paths.is_some_and(|paths| !paths.may_use(socket.at())) {
+                    continue;
+                }
                 if self.send(socket, *transmit, contents) == Sent::Unreachable
                     && let Some(path) = transmit.path
                 {

@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, OnceLock};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
-use mpquic_paths::Local;
+use mpquic_paths::{Local, Origin};
 use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 use tracing::{debug, trace};
@@ -18,6 +18,7 @@ use crate::runtime::Runtime;
 #[cfg(target_os = "linux")]
 use crate::send_queues::has_listener;
 use crate::socket_io::Io;
+use crate::traffic::{Counter, TrafficMeter};
 use crate::worker_socket::{Place, WorkerSocket};
 
 /// A UDP socket with segmentation offload, ECN and packet information.
@@ -28,6 +29,8 @@ pub(crate) struct Socket {
     place: Local,
     /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
     is_backup: OnceLock<bool>,
+    /// Counts bytes on the wire, if the application wants them counted. Set once the endpoint has the socket.
+    counter: OnceLock<Arc<Counter>>,
     closed: Notify,
 }
 
@@ -171,6 +174,7 @@ impl Socket {
             },
             io,
             is_backup: OnceLock::new(),
+            counter: OnceLock::new(),
             closed: Notify::new(),
         })
     }
@@ -209,6 +213,15 @@ impl Socket {
         self.is_backup.get().copied().unwrap_or(false)
     }
 
+    /// Counts bytes on the wire from now on. Only the first counter counts.
+    pub(crate) fn count(&self, meter: &TrafficMeter) {
+        let at = match self.interface() {
+            Some(name) => Origin::Interface(name.to_owned()),
+            None => Origin::Address(self.local().ip()),
+        };
+        let _ = self.counter.set(meter.counter(&at));
+    }
+
     /// Datagrams one call to the kernel may carry.
     pub(crate) fn max_segments(&self) -> usize {
         self.io.max_segments()
@@ -220,6 +233,11 @@ impl Socket {
             true => self.place.clone().backup(),
             false => self.place.clone(),
         }
+    }
+
+    /// Its address and interface.
+    pub(crate) fn at(&self) -> &Local {
+        &self.place
     }
 
     /// See [`Local::reaches`].
@@ -274,7 +292,13 @@ impl Socket {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        self.io.receive(buffers, meta)
+        let filled = self.io.receive(buffers, meta)?;
+        if let Some(counter) = self.counter.get() {
+            for meta in meta.iter().take(filled) {
+                counter.on_received(meta.addr, meta.len, meta.stride);
+            }
+        }
+        Ok(filled)
     }
 
     /// The addresses between which a received datagram travelled. IPv4 addresses that a dual-stack
@@ -337,7 +361,11 @@ impl Socket {
             segment_size: (contents.len() > segment).then_some(segment),
             src_ip: (wildcard && !source.is_unspecified()).then_some(source),
         };
-        self.io.send(&transmit)
+        self.io.send(&transmit)?;
+        if let Some(counter) = self.counter.get() {
+            counter.on_sent(transmit.destination, contents.len(), segment);
+        }
+        Ok(())
     }
 
     fn destination(&self, remote: SocketAddr) -> SocketAddr {
@@ -482,6 +510,33 @@ mod tests {
             all.extend(data);
         }
         assert_eq!(all, contents);
+    }
+
+    #[tokio::test]
+    async fn a_counted_socket_tells_its_bytes_on_the_wire() {
+        let bind =
+            || Socket::bind(&TokioRuntime, "127.0.0.1:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let (a, b) = (bind(), bind());
+        let meter = TrafficMeter::default();
+        assert_eq!(a.send(&transmit(&a, &b, 100, None), &[7; 100]), Sent::All);
+        receive(&b).await;
+        a.count(&meter);
+        assert_eq!(
+            a.send(&transmit(&a, &b, 2500, Some(1200)), &[7; 2500]),
+            Sent::All
+        );
+        let mut bytes = 0;
+        while bytes < 2500 {
+            bytes += receive(&b).await.0.len();
+        }
+        assert_eq!(b.send(&transmit(&b, &a, 10, None), &[7; 10]), Sent::All);
+        receive(&a).await;
+        let traffic = meter.traffic();
+        let [counted] = &traffic[..] else {
+            panic!("{traffic:?}");
+        };
+        assert_eq!(counted.at, Origin::Address([127, 0, 0, 1].into()));
+        assert_eq!((counted.sent, counted.received), (2500 + 3 * 28, 38));
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use crate::backups::Backups;
 use crate::runtime::Runtime;
 use crate::send_queues::SendQueues;
 use crate::socket::Socket;
+use crate::traffic::TrafficMeter;
 
 /// The sockets of an endpoint, and the send queues behind them.
 pub(crate) struct Sockets {
@@ -22,6 +23,8 @@ pub(crate) struct Sockets {
     leaving: RwLock<Vec<Weak<Leaving>>>,
     /// The places from which backup paths start.
     backups: OnceLock<Backups>,
+    /// Counts the bytes of all sockets, if the application wants them counted.
+    meter: OnceLock<TrafficMeter>,
     /// ICMP messages about sent datagrams matter: the endpoint has connections as a client.
     watches_errors: AtomicBool,
     /// Size of the kernel buffers to request for each socket, in bytes.
@@ -62,6 +65,7 @@ impl Sockets {
             open: RwLock::default(),
             leaving: RwLock::default(),
             backups: OnceLock::new(),
+            meter: OnceLock::new(),
             watches_errors: AtomicBool::new(false),
             buffer_size,
             send_queues: Mutex::default(),
@@ -71,6 +75,11 @@ impl Sockets {
     /// Names the starts of backup paths, before the first socket exists.
     pub(crate) fn set_backups(&self, backups: Backups) {
         let _ = self.backups.set(backups);
+    }
+
+    /// Counts the bytes of all sockets. Call it before the first socket exists.
+    pub(crate) fn set_meter(&self, meter: TrafficMeter) {
+        let _ = self.meter.set(meter);
     }
 
     /// Binds a socket with the settings of the other sockets. [`Self::insert`] adds the socket.
@@ -91,6 +100,9 @@ impl Sockets {
     pub(crate) fn insert(&self, socket: Arc<Socket>) {
         let backups = self.backups.get();
         socket.set_backup(backups.is_some_and(|backups| backups.contains(&socket)));
+        if let Some(meter) = self.meter.get() {
+            socket.count(meter);
+        }
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if self.watches_errors.load(Ordering::Relaxed) {
             socket.watch_errors();

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
-use mpquic_paths::{Managed, Start, address_pairs, second_choices, ways as known_ways};
+use mpquic_paths::{Local, Managed, Start, address_pairs, second_choices, ways as known_ways};
 use thiserror::Error;
 
 use crate::automatic_paths::AutomaticPaths;
@@ -67,6 +67,9 @@ pub(crate) fn ways(
     remotes: &[SocketAddr],
 ) -> Vec<FourTuple> {
     let places = endpoint.sockets.places();
+    let may_start =
+        |place: &&Local| !config.automatic_paths || config.path_manager.may_start(place);
+    let places: Vec<_> = places.iter().filter(may_start).cloned().collect();
     let mut ways = address_pairs(&places, remotes);
     // The preferred address comes first, even where a socket of the other IP version was bound before.
     let is_preferred = |way: &FourTuple| Some(&way.remote) == remotes.first();
@@ -257,6 +260,29 @@ mod tests {
         known.save_round_trip(way(1), std::time::Duration::MAX);
         known.save_round_trip(way(2), std::time::Duration::ZERO);
         assert_eq!(starts(), [(1, 5), (2, 4), (1, 4), (2, 5)]);
+        Ok(())
+    }
+
+    /// The application may have closed an interface.
+    #[tokio::test]
+    async fn no_handshake_starts_at_an_address_that_the_path_manager_forbids() -> TestResult {
+        let endpoint = endpoint(None)?;
+        bind(&endpoint, SocketAddr::from(([127, 0, 0, 2], 0)), None)?;
+        let remotes = [SocketAddr::from(([127, 0, 0, 4], 443))];
+        let steering = mpquic_paths::Steering::default();
+        let config = ClientConfig::dangerous_insecure(&[b"test"])?;
+        let config = config.path_manager(steering.factory(mpquic_paths::default()));
+        let starts = || {
+            let ways = ways(&endpoint, &config, &remotes).into_iter();
+            ways.map(|way| way.local.ip().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(starts(), ["127.0.0.1", "127.0.0.2"]);
+        let mut rules = mpquic_paths::Rules::default();
+        let closed = mpquic_paths::Origin::Address([127, 0, 0, 1].into());
+        rules.closed.push(closed);
+        steering.set(rules);
+        assert_eq!(starts(), ["127.0.0.2"]);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod http3;
 mod interfaces;
 pub(crate) mod knock;
 pub(crate) mod known_hosts;
+pub(crate) mod live;
 pub(crate) mod protocol;
 pub(crate) mod redirect;
 pub(crate) mod requests;

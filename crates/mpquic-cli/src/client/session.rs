@@ -14,8 +14,8 @@ use mpquic_sched::{SplitRatio, SplitWeights};
 use mpquic_tokio::knowledge::Knowledge;
 use mpquic_tokio::path_managers::{self, Costs, PathManagerFactory, Shares};
 use mpquic_tokio::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, FileStore, PathId,
-    VarInt, ZeroRttAccepted, interface_addresses,
+    ClientConfig, ConnectError, Connection, ConnectionError, Endpoint, EndpointBuilder, FileStore,
+    PathId, VarInt, ZeroRttAccepted, interface_addresses,
 };
 use tokio::sync::{Mutex, TryLockError};
 
@@ -23,6 +23,7 @@ use crate::client::backup;
 use crate::client::interfaces::{Usable, usable};
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
+use crate::client::live::Live;
 use crate::client::protocol::{other_protocol, refused_certificate};
 use crate::client::requests::Clients;
 use crate::client::weight::{Weight, shares};
@@ -108,6 +109,10 @@ pub(crate) struct Sessions<'a> {
     /// Knowledge of earlier runs, and its place.
     kept: Option<Arc<FileStore>>,
     config: ClientConfig,
+    /// The transport of `config`.
+    transport: TransportOptions,
+    /// Choices that the user changes at run time.
+    live: Option<Arc<Live>>,
     /// The weights of the current paths.
     #[cfg(test)]
     weights: SplitWeights,
@@ -224,6 +229,7 @@ impl<'a> Sessions<'a> {
             transport.knowledge = Some(Knowledge::new(kept.clone()));
         }
         adapt(&mut transport);
+        let options = transport.clone();
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
         let shown = Identity::shown_by(args)?;
@@ -238,6 +244,8 @@ impl<'a> Sessions<'a> {
             known_hosts,
             kept,
             config,
+            transport: options,
+            live: None,
             #[cfg(test)]
             weights,
             current: Mutex::new(None),
@@ -246,6 +254,25 @@ impl<'a> Sessions<'a> {
             way_out: StdMutex::default(),
             protocol: StdMutex::default(),
         })
+    }
+
+    /// Lets connections follow these choices, in the place of those for costs, backups and weights.
+    pub(crate) fn that_follow(mut self, live: &Arc<Live>) -> Self {
+        self.config = self.config.path_manager(live.path_manager());
+        self.live = Some(live.clone());
+        self
+    }
+
+    /// The configuration of the next connection.
+    fn config(&self) -> Result<ClientConfig, Failure> {
+        let live = self.live.as_ref();
+        match live.and_then(|live| live.transport(&self.transport)) {
+            None => Ok(self.config.clone()),
+            Some(changed) => {
+                let changed = changed.build().map_err(Failure::other)?;
+                Ok(self.config.clone().transport_config(changed))
+            }
+        }
     }
 
     /// For tests: keeps nothing for later runs.
@@ -480,11 +507,18 @@ impl<'a> Sessions<'a> {
             cannot_connect(&none)
         })?;
         let named = self.named_addresses(authority).to_vec();
-        let config = self.config.clone().server_addresses(named);
+        let config = self.config()?.server_addresses(named);
         let name = hosts::certified_name(authority.host());
+        let has_closed = self.live.as_ref().is_some_and(|live| live.has_closed());
         let mut connecting = endpoint
             .connect_any(config, addresses, &name)
-            .map_err(|error| cannot_connect(&error))?;
+            .map_err(|error| match error {
+                ConnectError::NoSocket(_) if has_closed => cannot_connect(
+                    &"the other interfaces are paused or have used up their quota: \
+                      `mpquic proxy ctl show` lists them",
+                ),
+                error => cannot_connect(&error),
+            })?;
         if self.purpose.early_data {
             connecting = match connecting.into_0rtt() {
                 Ok((connection, accepted)) => return Ok((endpoint, connection, Some(accepted))),
@@ -537,7 +571,10 @@ impl<'a> Sessions<'a> {
         let start = || {
             let builder = Endpoint::builder();
             let builder = builder.supported_versions(args.connections.versions.list());
-            backup::stand_by(builder, &backups, locals)
+            match &self.live {
+                Some(live) => live.adapt(builder),
+                None => backup::stand_by(builder, &backups, locals),
+            }
         };
         let mut builder = start();
         for local in locals {

@@ -10,6 +10,7 @@ mod local;
 pub(crate) mod origin;
 pub(crate) mod policy_file;
 pub(crate) mod preference;
+pub(crate) mod quota;
 pub(crate) mod reach;
 pub(crate) mod trust;
 
@@ -54,6 +55,13 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
+    /// The names of the scheduler and the controller.
+    pub(crate) fn policies(&self) -> (String, String) {
+        let (scheduler, controller) = self.policy.chosen();
+        let (scheduler, controller) = (scheduler.build(), controller.build());
+        (scheduler.name().to_owned(), controller.name().to_owned())
+    }
+
     /// Transport options for at most `max_paths` paths, with qlog if it is turned on.
     pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportOptions, Failure> {
         let mut transport = self.policy.transport(max_paths);
@@ -84,11 +92,15 @@ pub(crate) struct Policy {
 pub(crate) const DATAGRAM_BUFFER: usize = 1 << 20;
 
 impl Policy {
-    pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
-        let (scheduler, controller) = match &self.file {
+    fn chosen(&self) -> (&Arc<dyn SchedulerFactory>, &Arc<dyn ControllerFactory>) {
+        match &self.file {
             Some(file) => (&file.scheduler, &file.controller),
             None => (&self.scheduler.0, &self.cc.0),
-        };
+        }
+    }
+
+    pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
+        let (scheduler, controller) = self.chosen();
         let mut transport = TransportOptions::new(scheduler.clone(), controller.clone());
         transport.max_concurrent_paths = max_paths;
         transport.careful_resume = !self.no_path_memory;

@@ -13,8 +13,12 @@ use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
 use crate::options::hosts::parse_address;
 use crate::options::parse_url;
 use crate::options::preference::Preference;
+use crate::options::quota::{Quota, parse_quota};
 use crate::options::reach::Reach;
-use crate::proxy::status::{ProxyStatus, StatusSocket};
+use crate::process::state::state_directory;
+use crate::proxy::ctl::ProxyCtl;
+use crate::proxy::status::StatusSocket;
+use crate::proxy::status_command::ProxyStatus;
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{ProxyDown, TunArgs};
 use crate::proxy::users::ProxyUser;
@@ -27,6 +31,7 @@ pub(crate) enum Proxy {
     Server(ProxyServer),
     Client(ProxyClient),
     Status(ProxyStatus),
+    Ctl(ProxyCtl),
     #[command(subcommand)]
     User(ProxyUser),
     #[cfg(target_os = "linux")]
@@ -164,6 +169,23 @@ pub(crate) struct ProxyClient {
     pub(crate) reach: Reach,
     #[command(flatten)]
     pub(crate) preference: Preference,
+    /// Bytes a month on this interface, sent and received with their headers of IP and UDP: 500M, 20G or 1.5T. An
+    /// interface without bytes left is closed until the next month, which begins at 00:00 UTC on the day of
+    /// `reset` (1 to 28, default 1); repeat for several, the first fitting one counts
+    #[arg(long, value_name = "IFACE=SIZE[,reset=DAY]", value_parser = parse_quota)]
+    pub(crate) quota: Vec<Quota>,
+    /// File of the counts for --quota, written once a minute
+    /// [default: quota.json in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "FILE")]
+    quota_file: Option<PathBuf>,
+}
+
+impl ProxyClient {
+    /// The file of the counts of quotas.
+    pub(crate) fn quota_book(&self) -> Option<PathBuf> {
+        let named = self.quota_file.clone();
+        named.or_else(|| state_directory().map(|directory| directory.join("quota.json")))
+    }
 }
 
 // (A doc comment here would replace the help text of the command.)

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
-use mpquic_tokio::{Connection, TransportOptions};
+use mpquic_tokio::TransportOptions;
 
+use crate::client::backup;
+use crate::client::live::Live;
 use crate::client::session::{Purpose, Sessions};
 use crate::options::Alpn;
 use crate::options::credentials::read_credentials;
@@ -19,6 +21,7 @@ use crate::process::service_manager;
 #[cfg(target_os = "linux")]
 use crate::process::signals::Hangups;
 use crate::proxy::args::{Forward, ProxyClient};
+use crate::proxy::control::{Control, Current};
 #[cfg(target_os = "linux")]
 use crate::proxy::keeping::addresses;
 use crate::proxy::keeping::keep;
@@ -33,21 +36,29 @@ const NO_FLOWS: u32 = 0;
 
 /// Runs until dropped, or until the proxy is not the right one.
 pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
-    let sessions = sessions(&args)?;
+    #[cfg(target_os = "linux")]
+    args.tun.check()?;
+    let live = Arc::new(Live::default());
+    let current = Current::default();
+    let sessions = sessions(&args)?.that_follow(&live);
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
-    let current = Arc::new(Mutex::new(None::<Connection>));
+    let control = Arc::new(Control::new(&args, &live, &current));
     let tunnel = Arc::new(Mutex::new(None::<TunnelRow>));
     let (watched, shown, beside) = (client.clone(), current.clone(), tunnel.clone());
+    let steered = control.clone();
     let status = move || {
         let shown = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let beside = beside
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        Status::new(Role::Client, shown.as_slice(), &watched.flows()).with(beside)
+        let status = Status::new(Role::Client, shown.as_slice(), &watched.flows());
+        status.with(beside).with_interfaces(steered.rows())
     };
-    let _answering = args.status.answer(Role::Client, status)?;
+    let commanded = control.clone();
+    let command = move |line: &str| commanded.command(line);
+    let _answering = args.status.answer(Role::Client, status, command)?;
     service_manager::ready();
     #[cfg(target_os = "linux")]
     if let Some(name) = &args.tun.tun {
@@ -76,14 +87,20 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
             error = carrier.ended() => Err(device_failed(name, &error)),
             never = watch.run() => match never {},
             never = name_servers.run() => match never {},
+            never = control.follow() => match never {},
             // The terminal is closed: changes have to be undone.
             () = hangups.next() => Err(Failure::interrupted()),
         };
     }
-    keep(&args, &sessions, &client, &current, || Ok(())).await
+    tokio::select! {
+        ended = keep(&args, &sessions, &client, &current, || Ok(())) => ended,
+        never = control.follow() => match never {},
+    }
 }
 
 fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
+    let limited: Vec<_> = args.quota.iter().map(|quota| quota.from.clone()).collect();
+    backup::check(&args.reach, "--quota", &limited)?;
     let purpose = Purpose {
         urls: std::slice::from_ref(&args.url),
         alpn: &[Alpn::H3],
@@ -196,7 +213,7 @@ mod tests {
     use std::cell::Cell;
 
     use clap::Parser;
-    use mpquic_tokio::ServerConfig;
+    use mpquic_tokio::{Connection, ServerConfig};
 
     use super::*;
     use crate::process::failure::Cause;

@@ -21,6 +21,7 @@ use crate::process::screen;
 use crate::process::service_manager;
 use crate::process::signals::{Hangups, Upgrades};
 use crate::proxy::args::ProxyServer;
+use crate::proxy::change;
 use crate::proxy::status::{Role, Status};
 use crate::serve;
 use crate::serve::access_log::Entry;
@@ -157,7 +158,7 @@ pub(crate) async fn run(
         let connections: Vec<_> = connections.map(|(_, connection)| connection).collect();
         Status::new(Role::Server, &connections, &watched.flows())
     };
-    let answering = args.status.answer(Role::Server, status)?;
+    let answering = (args.status).answer(Role::Server, status, change::refuse_of_server)?;
     service_manager::ready();
     let endpoints = server.endpoints.clone();
     let serving = async {

@@ -323,6 +323,78 @@ fn proxy_status_lists_open_flows() {
     assert_exit(&live.wait_with_output().unwrap(), 5);
 }
 
+/// `mpquic proxy ctl`, on a client whose paths have addresses of the loopback interface.
+#[cfg(unix)]
+#[test]
+fn a_running_client_is_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (here, there) = (at("client"), at("server"));
+    let server = ["proxy", "server", "--listen", "127.0.0.1:0", "--open"];
+    let more = ["--allow", "127.0.0.0/8", "--status-socket", &there];
+    let server = Server::launch(&[&server[..], &more].concat());
+    let forward = format!("127.0.0.1:0:{}", target());
+    let more = ["-L", &forward, "--status-socket", &here];
+    let client = Client::start(&server, 1, &more);
+    let entrance = client.entrances[0];
+    let ctl = |words: &[&str]| run(&[&["proxy", "ctl", "--socket", &here], words].concat());
+    let paths = || {
+        let output = run(&["proxy", "status", &here, "--json"]);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let paths = told["connections"][0]["paths"].as_array().cloned();
+        let paths = paths.unwrap_or_default().into_iter();
+        let local = |path: &serde_json::Value| {
+            let text = path["local"].as_str().unwrap();
+            format!(
+                "{} {}",
+                text.split(':').next().unwrap(),
+                path["state"].as_str().unwrap()
+            )
+        };
+        paths.map(|path| local(&path)).collect::<Vec<_>>()
+    };
+    let both = || paths().len() == 2;
+    wait_until("two paths", both);
+    for words in [&["pause", "127.0.0.3"][..], &["backup", "127.0.0.2", "on"]] {
+        assert_exit(&ctl(words), 0);
+    }
+    wait_until("one path", || {
+        let paths = paths();
+        paths.len() == 1 && paths[0].starts_with("127.0.0.2 ")
+    });
+    assert_eq!(exchange(entrance, b"hello"), b"hello");
+    assert_exit(&ctl(&["resume", "127.0.0.3"]), 0);
+    wait_until("both paths again, one of them a backup", || {
+        both() && paths().contains(&"127.0.0.2 backup".to_owned())
+    });
+    assert_exit(&ctl(&["scheduler", "lrf"]), 0);
+    assert_exit(&ctl(&["controller", "cubic"]), 0);
+    assert_eq!(exchange(entrance, b"hello"), b"hello");
+    let shown = ctl(&["show", "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["scheduler"], "lrf");
+    assert_eq!(shown["backups"][0], "127.0.0.2");
+    for (words, code, told) in [
+        (
+            &["pause", "absent0"][..],
+            2,
+            "absent0: no path starts there; there are: 127.0.0.2, 127.0.0.3;",
+        ),
+        (&["scheduler", "fast"], 2, "round-robin"),
+        (&["cost", "lo"], 2, "expected IFACE=N or ADDR=N"),
+        (&["quota", "eth0=5"], 2, "such as 500M, 20G or 1.5T"),
+    ] {
+        let output = ctl(words);
+        assert_exit(&output, code);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+    let refused = run(&["proxy", "ctl", "--socket", &there, "show"]);
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("only a client can be changed"));
+    assert_exit(&run(&["proxy", "ctl", "--socket", &at("none"), "show"]), 5);
+    assert_exit(&ctl(&["show"]), 0);
+}
+
 /// Commands without an end of their own succeed when a signal ends them.
 #[cfg(unix)]
 #[test]

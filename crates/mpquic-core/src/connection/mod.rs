@@ -29,6 +29,7 @@ use crate::path::set::Paths;
 use crate::random::SeededRandom;
 use crate::recovery::AckOutcome;
 use crate::scheduling::host::SchedulerHost;
+use crate::scheduling::policies::Policies;
 use crate::server_address::{AnnounceError, ServerAddress};
 use crate::stream::datagrams::DatagramQueues;
 use crate::stream::set::StreamSet;
@@ -260,9 +261,10 @@ impl Connection {
         self.paths.announce_addresses(addresses)
     }
 
-    /// True if the scheduler uses local queues: the driver should call [`PathMut::set_local_queue`](crate::PathMut::set_local_queue).
-    pub fn needs_local_queues(&self) -> bool {
-        self.scheduling.needs.local_queue
+    /// The scheduler and the congestion controller.
+    pub fn policies(&mut self) -> Policies<'_> {
+        let (host, outbox) = (&mut self.scheduling, &mut self.outbox);
+        Policies::new(&self.config, host, &self.paths, outbox)
     }
 
     /// Paths that are not discarded, in order of ID.

@@ -29,6 +29,11 @@ impl Path {
         }
     }
 
+    /// True if the scheduler knows the path.
+    pub(crate) fn is_established(&self) -> bool {
+        self.established || self.id == PathId::ZERO
+    }
+
     /// Moves the path to other addresses. Until the new addresses are validated, the old addresses
     /// stay for a fallback. Returns dropped addresses.
     pub(super) fn replace_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {

@@ -90,6 +90,22 @@ impl SchedulerHost {
         }
     }
 
+    /// Puts another scheduler in the place of the present one. The new scheduler hears of the open paths first.
+    pub(crate) fn replace(
+        &mut self,
+        scheduler: GuardedScheduler,
+        paths: &Paths,
+        outbox: &mut Outbox,
+    ) {
+        self.needs = scheduler.needs();
+        self.scheduler = scheduler;
+        (self.wait_until, self.waits_since, self.timer_opens) = (None, None, None);
+        (self.flow_blocked, self.passed_over) = (false, 0);
+        let known = paths.iter().filter(|path| path.is_established());
+        let added = known.map(|path| SchedulerEvent::PathAdded(path.id));
+        outbox.greet_scheduler(self.needs, added);
+    }
+
     /// A random choice that may be predictable.
     pub(crate) fn toss(&mut self) -> bool {
         self.random.next() & 1 == 0

@@ -5,5 +5,6 @@ pub(crate) mod assignment;
 mod copies;
 pub(crate) mod host;
 pub(crate) mod parts;
+pub(crate) mod policies;
 mod turns;
 mod views;

@@ -139,6 +139,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("stand_by", "local manager view"),
             ("cost", "local manager view"),
             ("shares", "local manager view"),
+            ("steering", "cost local manager view"),
         ],
     ),
     (
@@ -159,6 +160,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("path_events", ""),
             ("receive_buffers", ""),
             ("send_queues", ""),
+            ("traffic", ""),
             ("worker_socket", "kernel_socket"),
             (
                 "socket_io",
@@ -167,10 +169,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("runtime", "datagram_socket kernel_socket socket_io"),
             (
                 "socket",
-                "addresses datagram_socket device error_queue runtime send_queues socket_io worker_socket",
+                "addresses datagram_socket device error_queue runtime send_queues socket_io traffic worker_socket",
             ),
             ("backups", "socket"),
-            ("sockets", "backups runtime send_queues socket"),
+            ("sockets", "backups runtime send_queues socket traffic"),
             ("departures", "socket sockets"),
             ("metrics", ""),
             ("path_spans", ""),
@@ -225,7 +227,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "builder",
-                "awaited_addresses backups config connection_state datagram_socket endpoint interface runtime socket start",
+                "awaited_addresses backups config connection_state datagram_socket endpoint interface runtime socket start traffic",
             ),
             ("stream_watch", "connection connection_ref send_stream"),
             (

@@ -19,5 +19,6 @@ mod quinn;
 mod runtimes;
 mod slow_tls;
 mod sockets;
+mod steering;
 mod tls;
 mod workers;

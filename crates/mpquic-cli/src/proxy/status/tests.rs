@@ -1,6 +1,7 @@
 //! Tests of the status of a proxy.
 
 use super::*;
+use crate::text::json;
 
 fn path(id: u32, bytes: u64) -> PathReport {
     PathReport {
@@ -43,7 +44,39 @@ fn status(bytes: u64) -> Status {
         connections: vec![connection("a", 2), connection("b", 1)],
         flows: vec![flow(1, bytes), flow(2, 3 * bytes)],
         tunnel: None,
+        interfaces: Vec::new(),
     }
+}
+
+#[test]
+fn closed_and_limited_interfaces_have_a_line() {
+    let row = |name: &str, paused, quota| InterfaceRow {
+        name: name.to_owned(),
+        cost: 0,
+        backup: false,
+        paused,
+        quota,
+    };
+    let quota = crate::proxy::quota::QuotaRow {
+        used: 20_000_000_000,
+        limit: 20_000_000_000,
+        until: Some("2026-12-01".to_owned()),
+        used_up: true,
+    };
+    let rows = vec![
+        row("eth0", false, None),
+        row("eth1", true, None),
+        row("wwan0", false, Some(quota)),
+    ];
+    let status = Status::new(Role::Client, &[], &[]).with_interfaces(rows);
+    let table = status.table(None);
+    let lines: Vec<_> = table.lines().skip(1).take(3).collect();
+    let expected = [
+        "eth1: paused",
+        "wwan0: quota used up; quota: 20.00 GB of 20.00 GB until 2026-12-01",
+    ];
+    assert_eq!(lines[..2], expected);
+    assert!(lines[2].starts_with("connection"), "{}", lines[2]);
 }
 
 #[test]
@@ -143,20 +176,6 @@ fn the_busiest_flows_come_first() {
     let mut flows = [flow(1, 110), flow(2, 320), flow(3, 15)];
     before.put_busiest_first(&mut flows);
     assert_eq!(flows.map(|flow| flow.number), [2, 3, 1]);
-}
-
-#[test]
-fn a_table_is_cut_to_the_terminal() {
-    let table = "one two\nthree\nfour\n";
-    assert_eq!(cut(table, 80, 24), table);
-    assert_eq!(cut(table, 80, 4), table);
-    assert_eq!(cut(table, 5, 3), "one t\nthree\n");
-    assert_eq!(cut("ä×b\n", 2, 3), "ä×\n");
-    assert_eq!(
-        (cut(table, 80, 1), cut(table, 0, 2)),
-        (String::new(), "\n".to_owned())
-    );
-    assert_eq!(cut(table, 80, 0), "");
 }
 
 #[tokio::test]

@@ -51,9 +51,10 @@ pub(crate) struct TunArgs {
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_NAME, value_parser = parse_name)]
     pub(crate) tun: Option<String>,
     /// Send only traffic to this network through the device, such as 203.0.113.0/24; repeat for
-    /// several
-    #[arg(long, value_name = "NETWORK", requires = "tun", value_parser = parse_network)]
-    pub(crate) route: Vec<IpNet>,
+    /// several. `--route none` makes the device, gives it addresses and brings it up, and changes no route, rule
+    /// or name server: you set the routes
+    #[arg(long, value_name = "NETWORK|none", requires = "tun", value_parser = parse_routed)]
+    pub(crate) route: Vec<Routed>,
     /// Use the name server at this address, through the device; repeat for further ones
     #[arg(long, value_name = "ADDR", requires = "tun")]
     pub(crate) dns: Vec<IpAddr>,
@@ -71,12 +72,60 @@ pub(crate) struct TunArgs {
     pub(crate) mtu: u32,
 }
 
+/// A value of `--route`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Routed {
+    /// Packets to this network enter the device.
+    Network(IpNet),
+    /// The client sets no route.
+    Nothing,
+}
+
+fn parse_routed(text: &str) -> Result<Routed, String> {
+    match text {
+        "none" => Ok(Routed::Nothing),
+        _ => parse_network(text).map(Routed::Network).map_err(|told| {
+            // A correction of a network needs no further advice.
+            match told.starts_with("expected") {
+                true => format!("{told}, or none"),
+                false => told,
+            }
+        }),
+    }
+}
+
 impl TunArgs {
+    /// Refuses options that contradict `--route none`.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if !self.route.contains(&Routed::Nothing) {
+            return Ok(());
+        }
+        let told = if self.route.len() > 1 {
+            "--route none: it allows no second --route; leave `none` or the networks out".to_owned()
+        } else if let Some(server) = self.dns.first() {
+            format!(
+                "--dns {server}: --route none changes no name servers; leave one of the two options out"
+            )
+        } else if let Some(network) = self.keep_route.first() {
+            format!(
+                "--keep-route {network}: --route none has no routes beside which one is kept; \
+                 leave one of the two options out"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Failure::usage(told))
+    }
+
     /// Networks routed through the device. The addresses of --dns are always among them.
     fn networks(&self, has_v6: bool) -> Vec<IpNet> {
+        let named = self.route.iter().filter_map(|routed| match routed {
+            Routed::Network(network) => Some(*network),
+            Routed::Nothing => None,
+        });
         let mut networks = match self.route.is_empty() {
             true => routes::everything(),
-            false => self.route.clone(),
+            false => named.collect(),
         };
         for server in &self.dns {
             if !networks.iter().any(|network| network.contains(server)) {

@@ -117,6 +117,40 @@ fn name_servers_are_always_routed() {
 }
 
 #[test]
+fn the_user_may_set_all_routes() {
+    let read = |options: &[&str]| {
+        let line = ["x", "--tun"].iter().chain(options);
+        Line::try_parse_from(line).map(|line| line.tun)
+    };
+    let args = read(&["--route", "none"]).unwrap();
+    assert!(args.check().is_ok());
+    for has_v6 in [true, false] {
+        assert!(args.networks(has_v6).is_empty());
+    }
+    for (options, start) in [
+        (&["--route", "10.0.0.0/8"][..], "--route none: "),
+        (&["--dns", "9.9.9.9"], "--dns 9.9.9.9: "),
+        (&["--keep-route", "10.0.0.0/8"], "--keep-route 10.0.0.0/8: "),
+    ] {
+        let args = read(&[&["--route", "none"], options].concat()).unwrap();
+        let failure = args.check().unwrap_err();
+        assert!(failure.message().starts_with(start), "{failure:?}");
+        assert!(read(options).unwrap().check().is_ok());
+    }
+    let wrong = read(&["--route", "nothing"]).unwrap_err().to_string();
+    let expected = "'nothing' for '--route <NETWORK|none>': expected a network, such as \
+                    203.0.113.0/24 or 2001:db8::/32, or none";
+    assert!(wrong.contains(expected), "{wrong}");
+    let wrong = read(&["--route", "10.0.0.1/8"]).unwrap_err().to_string();
+    assert!(wrong.contains("did you mean 10.0.0.0/8?"), "{wrong}");
+    // A device without routed networks needs no command for routes or rules.
+    let mut state = state("tun0");
+    state.networks = Vec::new();
+    assert!(routes::routes(&state).is_empty());
+    assert!(routes::add(&state).is_empty());
+}
+
+#[test]
 fn first_free_addresses_are_taken() {
     let beside = |taken: &[&str], has_v6| {
         let taken: Vec<_> = taken.iter().map(|ip| ip.parse().unwrap()).collect();

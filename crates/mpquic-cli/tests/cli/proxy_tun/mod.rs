@@ -400,6 +400,37 @@ fn tun_serves_all_programs_and_leaves_no_trace() {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
+fn a_user_routes_into_the_device_alone() {
+    let network = Network::new();
+    let (server, port) = network.serve();
+    let before = network.state();
+    let client = network.start(&server, &["--route", "none"]);
+    // Addresses of the device bring their own routes, and nothing else is new.
+    let name = &network.client;
+    let with_device = network.state();
+    for line in with_device.lines().filter(|line| !before.contains(*line)) {
+        let is_of_device = ["mpquic0", "198.18.0.1", "fd6d:7071:7569:63a4"];
+        let is_lifetime = line.trim_start().starts_with("valid_lft");
+        assert!(
+            is_lifetime || is_of_device.iter().any(|word| line.contains(word)),
+            "{line}"
+        );
+    }
+    assert!(!ip(&format!("-n {name} rule")).contains("32001"));
+    // A route of the user leads into the device; the client's own packets stay out.
+    ip(&format!("-n {name} route add default dev mpquic0 metric 1"));
+    let content = data(1 << 20);
+    let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
+    Network::within(name, || {
+        assert!(exchange(target, &content) == content);
+        assert_eq!(ask(target, b"question"), b"question");
+    });
+    client.end(Signal::SIGTERM);
+    assert_eq!(network.state(), before);
+}
+
+#[test]
+#[ignore = "needs root, for network namespaces"]
 fn tun_routes_neighbours_and_keeps_earlier_connections() {
     let network = Network::new();
     let (server, port) = network.serve();
