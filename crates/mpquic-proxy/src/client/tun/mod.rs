@@ -7,7 +7,9 @@
 //! (Alternatives: `ipstack` announces windows of at most 64 KiB and queues packets without a limit;
 //! `smoltcp` reserves both buffers of every socket in advance.)
 
+mod cutting;
 mod fragments;
+mod outlet;
 mod outside;
 mod packet;
 mod tcp_table;
@@ -31,9 +33,10 @@ use crate::class::Class;
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
-use fragments::Fragments;
+use fragments::{Fragments, Taken};
+use outlet::Outlet;
 use outside::Outside;
-use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
+use packet::{FRAME_HEADER, Packet, Transport, Unreachable, max_payload};
 use tcp_table::{Ends, TcpTable, Verdict};
 
 /// The longest frame. A packet's length has 16 bits, and does not include the header of IPv6.
@@ -55,7 +58,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 ///
 /// # async fn example(client: Client) -> std::io::Result<()> {
 /// let tun = Tun::open("mpquic0")?;
-/// // ip address add 198.18.0.1/30 dev mpquic0; ip link set mpquic0 mtu 1400 up
+/// // ip address add 198.18.0.1/30 dev mpquic0; ip link set mpquic0 mtu 1500 up
 /// let carrier = client.carry(&tun, &["198.18.0.1".parse().unwrap()]).await?;
 /// // ip route add 203.0.113.0/24 dev mpquic0
 /// Err(carrier.ended().await)
@@ -150,7 +153,8 @@ fn next(address: IpAddr) -> IpAddr {
 impl Client {
     /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
     /// packets by CONNECT-IP. Of ICMP, only the echo requests of `ping` are carried. Packets
-    /// without a single destination are dropped. Fragments of UDP are put together.
+    /// without a single destination are dropped. Fragments are put together, and answers larger than the
+    /// networks behind this router arrive in fragments.
     ///
     /// The device must be up and have these addresses, at most one of each IP version. The next
     /// address after each must be in its network and unused. Packets from other source addresses
@@ -172,7 +176,7 @@ impl Client {
         }
         let shared = Arc::new(Shared {
             client: self.clone(),
-            device: tun.device.clone(),
+            outlet: Arc::new(Outlet::new(tun.device.clone())),
             sides,
             tcp: Mutex::default(),
         });
@@ -187,7 +191,7 @@ impl Client {
 
 struct Shared {
     client: Client,
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
     sides: Vec<Side>,
     tcp: Mutex<TcpTable<TcpFlow>>,
 }
@@ -198,8 +202,7 @@ impl Shared {
     }
 
     fn write(&self, frame: &[u8]) {
-        // A packet without room is lost, as on every network.
-        let _ = self.device.try_send(frame);
+        self.outlet.write(frame);
     }
 
     fn side(&self, is_v4: bool) -> Option<Side> {
@@ -215,17 +218,26 @@ impl Shared {
     }
 }
 
+/// The flows of packets that come out of the device.
+struct Ways {
+    udp: Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
+    outside: Outside,
+    opening: JoinSet<()>,
+}
+
 /// Reads the device until it fails.
 async fn read(shared: Arc<Shared>) -> io::Error {
-    let udp = DatagramFlows::new(shared.client.clone(), MOST);
-    let outside = Outside::new(shared.client.clone(), shared.device.clone());
-    let mut opening = JoinSet::new();
+    let mut ways = Ways {
+        udp: DatagramFlows::new(shared.client.clone(), MOST),
+        outside: Outside::new(shared.client.clone(), shared.outlet.clone()),
+        opening: JoinSet::new(),
+    };
     let mut fragments = Fragments::default();
     let mut buffer = vec![0; MAX_FRAME];
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         let length = tokio::select! {
-            length = shared.device.recv(&mut buffer) => match length {
+            length = shared.outlet.recv(&mut buffer) => match length {
                 Ok(length) => length,
                 Err(error) => return error,
             },
@@ -241,15 +253,23 @@ async fn read(shared: Arc<Shared>) -> io::Error {
             }
         };
         let frame = &mut buffer[..length];
-        let Some(packet) = Packet::parse(frame) else {
-            on_fragment(&shared, &udp, fragments.take(frame, Instant::now()));
-            outside.on_frame(frame);
-            continue;
-        };
-        match packet.transport {
-            Transport::Tcp(_) => on_segment(&shared, &mut opening, &packet, frame),
-            Transport::Udp => on_datagrams(&shared, &udp, &packet, frame),
+        match fragments.take(frame, Instant::now()) {
+            Taken::NoFragment => on_packet(&shared, &mut ways, frame),
+            Taken::Part => {}
+            Taken::Whole(mut whole) => on_packet(&shared, &mut ways, &mut whole),
         }
+    }
+}
+
+/// Carries a whole packet of a program, or of a neighbour.
+fn on_packet(shared: &Arc<Shared>, ways: &mut Ways, frame: &mut [u8]) {
+    let Some(packet) = Packet::parse(frame) else {
+        ways.outside.on_frame(frame);
+        return;
+    };
+    match packet.transport {
+        Transport::Tcp(_) => on_segment(shared, &mut ways.opening, &packet, frame),
+        Transport::Udp => on_datagrams(shared, &ways.udp, &packet, frame),
     }
 }
 
@@ -365,36 +385,18 @@ async fn join(shared: Arc<Shared>, flow: TcpFlow, tcp: TcpStream, port: u16) {
 
 /// Answers of one target, for one application.
 struct Answers {
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
     ends: Ends,
-    frame: Mutex<Vec<u8>>,
 }
 
 impl Deliver for Answers {
     fn deliver(&self, payload: &[u8]) {
-        if payload.len() > MAX_PAYLOAD {
+        if payload.len() > max_payload(self.ends.target) {
             return;
         }
-        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
-        // A packet without room in the device's queue is lost.
-        let _ = self.device.try_send(&frame);
-    }
-}
-
-/// Sends the payload of a UDP packet put together from fragments. TCP and `ping` do without fragments.
-fn on_fragment(
-    shared: &Shared,
-    udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
-    whole: Option<Vec<u8>>,
-) {
-    let Some(mut frame) = whole else {
-        return;
-    };
-    if let Some(packet) = Packet::parse(&frame)
-        && packet.transport == Transport::Udp
-    {
-        on_datagrams(shared, udp, &packet, &mut frame);
+        self.outlet.write_of_any_size(|frame| {
+            packet::put_datagram(frame, self.ends.target, self.ends.application, payload);
+        });
     }
 }
 
@@ -412,13 +414,8 @@ fn on_datagrams(
     // The byte before each payload is the context ID, 0.
     packet.payloads(frame, |payload| {
         udp.send(&(ends.application, ends.target), payload, || {
-            let device = shared.device.clone();
-            let frame = Mutex::default();
-            let answers = Answers {
-                device,
-                ends,
-                frame,
-            };
+            let outlet = shared.outlet.clone();
+            let answers = Answers { outlet, ends };
             (Wanted::Udp(ends.target.into(), marked), Arc::new(answers))
         });
     });

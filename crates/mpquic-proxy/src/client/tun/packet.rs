@@ -17,9 +17,14 @@ const UDP_SEGMENTS: u8 = 5;
 
 /// The smallest MTU of an IPv6 network (RFC 8200 section 5), and so the longest ICMPv6 error
 /// message.
-const MIN_MTU: usize = 1280;
-/// The longest payload of UDP over IPv4.
-pub(super) const MAX_PAYLOAD: usize = u16::MAX as usize - 20 - 8;
+pub(super) const MIN_MTU: usize = 1280;
+
+/// The longest payload of UDP from this source.
+pub(super) fn max_payload(source: SocketAddr) -> usize {
+    // The length in a header of IPv4 includes the header.
+    let headers = if source.is_ipv4() { 20 + 8 } else { 8 };
+    u16::MAX as usize - headers
+}
 
 /// The TCP flags for the begin and the end of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,7 +258,7 @@ fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Writes a UDP datagram as a frame. The payload is at most [`MAX_PAYLOAD`] long.
+/// Writes a UDP datagram as a frame. The payload is at most [`max_payload`] long.
 pub(super) fn put_datagram(
     frame: &mut Vec<u8>,
     source: SocketAddr,
