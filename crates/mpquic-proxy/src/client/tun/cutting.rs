@@ -1,5 +1,7 @@
 //! Packets for neighbours of this router, in fragments if the packets are large.
 
+use std::net::Ipv6Addr;
+
 use super::fragments::FRAGMENT;
 use super::packet::{FRAME_HEADER, MIN_MTU};
 use crate::ip::checksum::sum;
@@ -15,11 +17,11 @@ const DONT_FRAGMENT: u8 = 0x40;
 /// Calls `each` with the frames of a packet, so that the packet reaches neighbours with any MTU.
 ///
 /// A large packet of IPv4 stays whole, and the kernel may cut the packet to the MTU of the neighbour's network. Routers cut no
-/// packets of IPv6, so a packet larger than `mtu`, the device's, becomes fragments for the smallest MTU (RFC 8200 section 5).
+/// packets of IPv6, so a packet larger than `mtu` of its neighbour becomes fragments for the smallest MTU (RFC 8200 section 5).
 /// `identification` gives each packet another number.
 pub(super) fn cut(
     frame: &mut [u8],
-    mtu: usize,
+    mtu: impl FnOnce(Ipv6Addr) -> usize,
     identification: impl FnOnce() -> u32,
     mut each: impl FnMut(&[u8]),
 ) {
@@ -29,8 +31,10 @@ pub(super) fn cut(
     let is_large = ip.len() > MIN_MTU;
     match ip.first().map(|first| first >> 4) {
         Some(4) if is_large => permit(ip, identification()),
-        Some(6) if is_large && ip.len() > mtu => {
-            if let Some(frames) = fragments(ip, identification()) {
+        Some(6) if is_large => {
+            let neighbour = ip.get(24..).and_then(|rest| rest.first_chunk::<16>());
+            let is_narrow = neighbour.is_some_and(|to| ip.len() > mtu(Ipv6Addr::from(*to)));
+            if is_narrow && let Some(frames) = fragments(ip, identification()) {
                 frames.iter().for_each(|frame| each(frame));
                 return;
             }
@@ -115,7 +119,7 @@ mod tests {
         let mut frames = Vec::new();
         cut(
             &mut frame,
-            mtu,
+            |_| mtu,
             || identification,
             |frame| frames.push(frame.to_vec()),
         );

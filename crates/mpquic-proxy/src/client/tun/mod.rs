@@ -13,6 +13,7 @@ mod outlet;
 mod outside;
 mod packet;
 mod tcp_table;
+mod too_big;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,6 +32,7 @@ use super::datagram_flows::{DatagramFlows, MOST};
 use super::flows::{Client, NoFlow, TcpFlow, Wanted};
 use crate::class::Class;
 use crate::datagrams::Deliver;
+use crate::ip::header::TCP;
 use crate::target::Target;
 
 use fragments::{Fragments, Taken};
@@ -38,6 +40,7 @@ use outlet::Outlet;
 use outside::Outside;
 use packet::{FRAME_HEADER, Packet, Transport, Unreachable, max_payload};
 use tcp_table::{Ends, TcpTable, Verdict};
+use too_big::TooBig;
 
 /// The longest frame. A packet's length has 16 bits, and does not include the header of IPv6.
 const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
@@ -264,12 +267,33 @@ async fn read(shared: Arc<Shared>) -> io::Error {
 /// Carries a whole packet of a program, or of a neighbour.
 fn on_packet(shared: &Arc<Shared>, ways: &mut Ways, frame: &mut [u8]) {
     let Some(packet) = Packet::parse(frame) else {
-        ways.outside.on_frame(frame);
+        match TooBig::parse(frame) {
+            Some(too_big) => on_too_big(shared, &too_big),
+            None => ways.outside.on_frame(frame),
+        }
         return;
     };
     match packet.transport {
         Transport::Tcp(_) => on_segment(shared, &mut ways.opening, &packet, frame),
         Transport::Udp => on_datagrams(shared, &ways.udp, &packet, frame),
+    }
+}
+
+/// A packet that we wrote does not fit a network behind this router. The kernel learns of its segments; the next answers of
+/// other kinds are cut.
+fn on_too_big(shared: &Shared, too_big: &TooBig<'_>) {
+    let ends = &too_big.ends;
+    if too_big.protocol == TCP {
+        let port = shared.tcp().port(ends);
+        if let (Some(port), Some(side)) = (port, shared.side(ends.target.is_ipv4())) {
+            let peer = SocketAddr::new(side.peer, port);
+            shared
+                .outlet
+                .write(&too_big.redirected(side.listener, peer));
+        }
+    } else if let IpAddr::V6(neighbour) = ends.application.ip() {
+        let now = Instant::now();
+        (shared.outlet.narrow).on_report(neighbour, too_big.mtu, now);
     }
 }
 

@@ -6,9 +6,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tokio::time::Instant;
 use tun_rs::AsyncDevice;
 
 use super::cutting::cut;
+use super::too_big::Narrow;
 
 thread_local! {
     /// Takes one packet at a time. A buffer of each flow would keep memory for a packet of any size.
@@ -20,6 +22,8 @@ pub(super) struct Outlet {
     device: Arc<AsyncDevice>,
     /// The MTU of the device.
     mtu: usize,
+    /// The ways to neighbours that are narrower than the device.
+    pub(super) narrow: Narrow,
     /// The next identification of a packet that may come in fragments.
     identification: AtomicU32,
 }
@@ -33,6 +37,7 @@ impl Outlet {
         Self {
             device,
             mtu,
+            narrow: Narrow::default(),
             identification: AtomicU32::new(first),
         }
     }
@@ -53,7 +58,8 @@ impl Outlet {
             frame.clear();
             put(frame);
             let next = || self.identification.fetch_add(1, Ordering::Relaxed);
-            cut(frame, self.mtu, next, |frame| self.write(frame));
+            let mtu = |neighbour| self.narrow.mtu(neighbour, self.mtu, Instant::now());
+            cut(frame, mtu, next, |frame| self.write(frame));
         });
     }
 }

@@ -252,7 +252,7 @@ impl Packet {
 }
 
 /// The bytes of two ports, as in a header.
-fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
+pub(super) fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
     let [a, b] = source.port().to_be_bytes();
     let [c, d] = destination.port().to_be_bytes();
     [a, b, c, d]
@@ -279,7 +279,7 @@ pub(super) fn put_datagram(
 }
 
 /// Writes a frame of these parts. `checksum` is the offset of the transport's checksum.
-fn put(
+pub(super) fn put(
     frame: &mut Vec<u8>,
     ends: (IpAddr, IpAddr),
     protocol: u8,
