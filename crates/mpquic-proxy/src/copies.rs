@@ -75,9 +75,10 @@ impl UdpSender {
         self.datagrams.max_size()
     }
 
-    /// Bytes of payloads that may wait at the present rate of the paths.
+    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half of those that may wait as
+    /// DATAGRAMs, because a stream has a queue of its own.
     pub(crate) fn most_waiting(&self) -> usize {
-        most_now(&self.connection.path_stats())
+        most_now(&self.connection.path_stats()) / 2
     }
 
     /// Sends a payload, behind a byte that is 0: its context ID otherwise.
