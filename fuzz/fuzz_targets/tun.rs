@@ -9,7 +9,7 @@ use arbitrary::Arbitrary;
 use ip::echo::Echo;
 use ip::header::{hop_limit, layout};
 use libfuzzer_sys::fuzz_target;
-use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable, put_datagram};
+use packet::{FRAME_HEADER, Packet, Transport, Unreachable, max_payload, put_datagram};
 
 #[path = "../../crates/mpquic-proxy/src/ip/mod.rs"]
 #[allow(dead_code, reason = "the proxy needs all of it")]
@@ -255,7 +255,8 @@ fn check_echo(packet: &[u8]) {
 }
 
 fn check_payload(input: &Input) {
-    let payload = &input.payload[..input.payload.len().min(MAX_PAYLOAD)];
+    let most = max_payload((Ipv4Addr::UNSPECIFIED, 0).into());
+    let payload = &input.payload[..input.payload.len().min(most)];
     for any in [
         IpAddr::from(Ipv4Addr::UNSPECIFIED),
         Ipv6Addr::UNSPECIFIED.into(),

@@ -20,6 +20,7 @@ TARGET = "45.33.32.10"
 # Of Linux: the bytes of a socket that are not acknowledged, the MTU of its route, and whether packets say "don't fragment".
 SIOCOUTQ = 0x5411
 IP_MTU_DISCOVER, IP_PMTUDISC_DONT, IP_PMTUDISC_DO, IP_MTU = 10, 0, 2, 14
+IPV6_MTU_DISCOVER, IPV6_MTU = 23, 24
 
 
 async def connect(port, seconds=15, target=TARGET):
@@ -290,13 +291,14 @@ async def talks(count, seconds, every=0.5, port=22):
     return await asyncio.wait_for(asyncio.gather(*(once() for _ in range(count))), seconds + 60)
 
 
-def asked(size, answer, fragment, tries, port=9001):
+def asked(size, answer, fragment, tries, target=TARGET, port=9001):
     """Sends payloads of a size and counts the answers; also whether the network has told of a smaller MTU."""
-    answers, told = 0, False
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        udp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT if fragment else IP_PMTUDISC_DO)
+    answers, told, is_v6 = 0, False, ":" in target
+    level, discover, mtu = (socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_MTU) if is_v6 else (socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_MTU)
+    with socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.setsockopt(level, discover, IP_PMTUDISC_DONT if fragment else IP_PMTUDISC_DO)
         udp.settimeout(0.7)
-        udp.connect((TARGET, port))
+        udp.connect((target, port))
         for number in range(tries):
             try:
                 udp.send(HEADER.pack(ANSWER, answer, number, 0).ljust(size, b"\0"))
@@ -305,13 +307,14 @@ def asked(size, answer, fragment, tries, port=9001):
                 pass
             except OSError as error:
                 told = told or error.errno == errno.EMSGSIZE
-        told = told or udp.getsockopt(socket.IPPROTO_IP, IP_MTU) < size + 28
-    return {"size": size, "answer": answer, "answers": answers, "told": told}
+        known = udp.getsockopt(level, mtu)
+        told = told or known < size + (48 if is_v6 else 28)
+    return {"size": size, "answer": answer, "answers": answers, "told": told, "mtu": known}
 
 
-async def sizes(pairs, fragment, tries=3):
+async def sizes(pairs, fragment, tries=3, target=TARGET):
     """Payloads of these sizes, with answers of these sizes."""
-    return [asked(size, answer, fragment, tries) for size, answer in pairs]
+    return [asked(size, answer, fragment, tries, target) for size, answer in pairs]
 
 
 async def ping(sizes, tries=3, target=TARGET):

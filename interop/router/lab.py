@@ -22,6 +22,7 @@ import rig  # noqa: E402
 
 SERVER, TARGET = "45.33.0.1", "45.33.32.10"
 NAME = "home.example"
+OUTSIDE_V6 = "2606:4700::"
 # The target's address on its cable: wireguard-go does not answer from other ones.
 DIRECT = "45.33.31.10"
 FIREWALL = """table inet trial {{
@@ -118,6 +119,17 @@ class Lab:
             self.run(space, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
         self.etc("router", "resolv.conf", "nameserver 192.0.2.53\n")
         self.etc("router", "hosts", f"{SERVER} {NAME}\n")
+
+    def v6(self):
+        """Gives the LAN, the router, the server and the target addresses of IPv6; the links have none. Answers the target's."""
+        for space in ("router", "server"):
+            self.run(space, "sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
+        for space, device, own in (("a", "eth0", "fd11::10"), ("router", "lan1", "fd11::1"), ("server", "out", f"{OUTSIDE_V6}1"),
+                                   ("target", "eth0", f"{OUTSIDE_V6}2")):
+            self.ip(space, f"addr add {own}/64 dev {device} nodad\n")
+        self.ip("a", "route add default via fd11::1\n")
+        self.ip("target", f"route add default via {OUTSIDE_V6}1\n")
+        return f"{OUTSIDE_V6}2"
 
     def etc(self, space, name, text):
         """A file that stands in the place of /etc/NAME for programs in the namespace."""

@@ -65,6 +65,55 @@ def fragments(row, settings):
     row.check(not lost, f"ping, lost: {' '.join(f'{size}:{count}/3' for size, count in lost.items()) or 'none'}", "none of 56 to 8000")
 
 
+@row("sizes-ipv6", "6 7")
+def sizes_v6(row, settings):
+    """Payloads of all sizes over IPv6, both ways."""
+    with Lab(settings, MIXED_MTU) as lab:
+        target = lab.v6()
+        lab.proxy()
+        check_ways(row, lab, target)
+
+
+def check_ways(row, lab, target, told=False):
+    """Payloads of all sizes to a target, and answers of all sizes. If the host must be `told` of an MTU, its first payload may be lost."""
+    large = (*SIZES, 1453, 1473, 1600, 2000, 8000, 30000, 60000)
+    up = lab.do("a", "sizes", pairs=[(size, 100) for size in large], fragment=True, target=target)
+    down = lab.do("a", "sizes", pairs=[(100, size) for size in large], fragment=True, target=target)
+    for way, found in (("to the target", up), ("back", down)):
+        lost = sum(3 - one["answers"] for one in found)
+        row.check(lost <= (1 if told else 0), f"{way}, lost: {pieces([one for one in found if one['answers'] < 3])}",
+                  "one payload" if told else "none of 1200 to 60000")
+
+
+@row("lan-mtu-1300", "6 7")
+def narrow(row, settings):
+    """The router's way to a host has a smaller MTU than the host knows of, and than the device."""
+    with Lab(settings, BASE) as lab:
+        target = lab.v6()
+        lab.ip("router", "route replace 192.168.1.0/24 dev lan1 src 192.168.1.1 mtu lock 1300\nroute replace fd11::/64 dev lan1 metric 256 mtu lock 1300\n")
+        lab.proxy(warm=0)
+        check_ways(row, lab, TARGET)
+        check_ways(row, lab, target, told=True)
+        flow = lab.do("a", "downloads", count=1, seconds=8)[0]
+    row.check(not flow["error"] and rate(flow["bytes"], 8) >= SHARE * 60, f"TCP download {rate(flow['bytes'], 8):.1f} Mbit/s", f"{SHARE * 60:.0f}")
+
+
+@row("lan-mtu-9000", "6 7")
+def jumbo(row, settings):
+    """A host with jumbo frames learns the MTU of the device."""
+    with Lab(settings, BASE) as lab:
+        target = lab.v6()
+        for space, device in (("a", "eth0"), ("router", "lan1")):
+            lab.run(space, "ip", "link", "set", device, "mtu", "9000")
+        lab.proxy()
+        for address in (TARGET, target):
+            whole = lab.do("a", "sizes", pairs=[(size, size) for size in (1400, 1473, 4000, 8000)], fragment=False, target=address)
+            small, *others = whole
+            row.check(small["answers"] == 3, f"{address}, with DF: 1400 has {small['answers']} of 3 answers", "3")
+            row.check(all(one["mtu"] == 1500 for one in others), f"MTU told: {[one['mtu'] for one in others]}", "1500")
+            check_ways(row, lab, address, told=True)
+
+
 @row("link-joins", "6")
 def joins(row, settings):
     """A link with a smaller MTU comes and goes while a flow of 1300 bytes is on a good one."""

@@ -126,11 +126,23 @@ def udp_port(port):
                 pass
 
 
+def udp_v6(port):
+    """Answers on a port, over IPv6, where the target has one address."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp:
+        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        udp.bind(("", port))
+        while True:
+            data, peer = udp.recvfrom(70000)
+            if len(data) >= HEADER.size and (size := HEADER.unpack_from(data)[1]) is not None:
+                udp.sendto(data[:HEADER.size] + bytes(max(0, size - HEADER.size)), peer)
+
+
 def main():
     if sys.argv[1] == "tcp":
         asyncio.run(tcp())
     for port in UDP_PORTS:
         threading.Thread(target=udp_port, args=(port,), daemon=True).start()
+    threading.Thread(target=udp_v6, args=(9001,), daemon=True).start()
     time.sleep(0.1)
     print("ready", flush=True)
     while os.getppid() > 1:

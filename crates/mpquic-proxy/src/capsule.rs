@@ -9,9 +9,9 @@ pub(crate) const DATAGRAM: u64 = 0x00;
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
 /// The longest accepted capsule of CONNECT-IP.
 const MAX_OF_IP: u64 = 16 << 10;
-/// Longest accepted payload: a context ID, and the largest UDP payload. Longer capsules are
+/// Longest accepted payload: a context ID, and the largest IP packet, of IPv6. Longer capsules are
 /// skipped, like lost packets.
-const MAX_DATAGRAM: u64 = 8 + 65_527;
+const MAX_DATAGRAM: u64 = 8 + 40 + 65_535;
 /// The context ID of UDP payloads (RFC 9298 section 4), and of IP packets (RFC 9484 section 6).
 const PAYLOAD: u64 = 0;
 
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_skipped_and_not_kept() {
-        let mut stream = b"\0\x80\x01\0\x08".to_vec();
-        stream.resize(stream.len() + 65_544, 1);
+        let mut stream = b"\0\x80\x01\0\x30".to_vec();
+        stream.resize(stream.len() + 65_584, 1);
         let (none, _) = read(&stream, 1500);
         assert!(none.is_empty());
         stream.extend_from_slice(&udp_capsule(b"next"));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::capsule::{put_varint, take_varint};
 use crate::class::Class;
 use crate::flow_table::Flow;
-use crate::transport::has_room;
+use crate::transport::{has_room, most_now};
 
 /// The field that offers and accepts copies.
 const FIELD: HeaderName = HeaderName::from_static("mpquic-udp-copies");
@@ -73,6 +73,12 @@ impl UdpSender {
     /// The largest payload; `None` if the other side takes no DATAGRAMs.
     pub(crate) fn max_size(&self) -> Option<usize> {
         self.datagrams.max_size()
+    }
+
+    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half of those that may wait as
+    /// DATAGRAMs, because a stream has a queue of its own.
+    pub(crate) fn most_waiting(&self) -> usize {
+        most_now(&self.connection.path_stats()) / 2
     }
 
     /// Sends a payload, behind a byte that is 0: its context ID otherwise.

@@ -85,7 +85,7 @@ fn may_wait(waiting: usize, (own, flows): (usize, usize), most: usize) -> bool {
 }
 
 /// Bytes that may wait for these paths.
-fn most_now(paths: &[PathStats]) -> usize {
+pub(crate) fn most_now(paths: &[PathStats]) -> usize {
     let active = || paths.iter().filter(|path| path.state == PathState::Active);
     let least = match active().any(|path| path.slow_start_threshold.is_some()) {
         true => ALWAYS,

@@ -299,7 +299,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-proxy/src/client",
         &[
-            ("flows", ""),
+            ("large", ""),
+            ("flows", "large"),
             ("datagram_flows", "flows"),
             ("forward", "datagram_flows flows"),
             ("http_body", ""),

@@ -15,25 +15,24 @@ use mpquic_h3::h3::ConnectionState;
 use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::ext::Protocol;
-use mpquic_h3::{BidiStream, OpenStreams, Priority, RecvStream, SendStream};
+use mpquic_h3::{BidiStream, OpenStreams, Priority};
 use mpquic_tokio::{Connection, SendDatagramError, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
+use super::large::{Ending, Large, Pool};
+use crate::capsule::Capsules;
 use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
 use crate::credential::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
 use crate::giving_way::Use;
-use crate::ip_capsule::{Told, parse};
 use crate::ip_scope::EVERYTHING;
 use crate::kernel_queue::KernelQueue;
 use crate::relay::{Passing, Unchanged, relay, until_idle};
-use crate::streams::{Incoming, Outgoing};
 use crate::target::{DNS, Target};
 use crate::transport::seek_large_packets;
 
@@ -48,8 +47,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A UDP flow without an answer ends after this time, as in the NATs of Linux.
 const UNANSWERED: Duration = Duration::from_secs(30);
-/// Most payloads of a flow that wait for room on its stream.
-const LARGE: usize = 64;
 /// After a proxy has announced its end, new flows wait this long for the next connection.
 const SUCCESSION: Duration = Duration::from_secs(10);
 /// Longest wait for the GOAWAY behind a rejected request.
@@ -141,6 +138,8 @@ struct Shared {
     open_ip: AtomicU64,
     dropped_payloads: AtomicU64,
     displaced_udp: AtomicU64,
+    /// Payloads of all flows that wait for their streams.
+    large: Arc<Pool>,
 }
 
 /// HTTP/3 over one connection.
@@ -187,6 +186,7 @@ impl Client {
             open_ip: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
             displaced_udp: AtomicU64::new(0),
+            large: Arc::default(),
         }))
     }
 
@@ -483,20 +483,15 @@ impl Client {
         let id = stream.id();
         let registered = session.demux.register(id, deliver.clone());
         let (send, recv) = stream.split();
-        let (large, waiting) = mpsc::channel(LARGE);
-        let mut ending = Ending {
-            large: waiting,
-            send,
-            recv,
-            watch,
-            capsules: match wanted {
-                Wanted::Udp(..) => Capsules::default(),
-                Wanted::Ip => Capsules::of_ip(),
-            },
+        let (large, waiting) = Large::new(self.0.large.clone());
+        let capsules = match wanted {
+            Wanted::Udp(..) => Capsules::default(),
+            Wanted::Ip => Capsules::of_ip(),
         };
+        let mut ending = Ending::new((send, recv), watch, waiting, capsules);
         if let Wanted::Ip = wanted {
             // No packet can leave before the proxy has assigned an address.
-            let assigned = timeout(SETTINGS, ending.read(&*deliver, true)).await;
+            let assigned = timeout(SETTINGS, ending.assigned(&*deliver)).await;
             if !matches!(assigned, Ok(true)) {
                 return Err(NoFlow::Broken);
             }
@@ -642,76 +637,11 @@ pub(super) struct DatagramFlow {
     /// The flow ends after this idle time.
     idle: Duration,
     sender: UdpSender,
-    /// Capsules with payloads too large for a packet. The stream carries payloads of any size.
-    large: mpsc::Sender<Bytes>,
+    large: Large,
     ending: Mutex<Option<Ending>>,
     flow: OpenFlow,
     deliver: Arc<Counted>,
     _registered: Registered,
-}
-
-/// The stream of a datagram flow, whose end is the end of the flow.
-struct Ending {
-    send: RequestStream<SendStream<Bytes>, Bytes>,
-    recv: RequestStream<RecvStream, Bytes>,
-    watch: StreamWatch,
-    capsules: Capsules,
-    large: mpsc::Receiver<Bytes>,
-}
-
-impl Ending {
-    /// Reads capsules, and sends payloads that are too large for a packet. Returns false after the
-    /// end of the flow or a malformed capsule. With `until_assigned`, returns true once the proxy
-    /// has assigned addresses.
-    async fn read(&mut self, deliver: &dyn Deliver, until_assigned: bool) -> bool {
-        loop {
-            while let Some((kind, value)) = match self.capsules.take() {
-                Ok(taken) => taken,
-                Err(_) => return self.refuse(Code::H3_EXCESSIVE_LOAD),
-            } {
-                if kind == DATAGRAM {
-                    if let Some(payload) = udp_payload(&value) {
-                        deliver.deliver(payload);
-                    }
-                    continue;
-                }
-                match parse(kind, &value) {
-                    Ok(Some(Told::Assigned(addresses))) => {
-                        let addresses: Vec<_> =
-                            addresses.iter().map(|assigned| assigned.address).collect();
-                        deliver.on_assigned(&addresses);
-                        if until_assigned {
-                            return true;
-                        }
-                    }
-                    // Other capsules need no action. A capsule of an unknown context is dropped, as
-                    // at the proxy.
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::debug!(%error, "a capsule of CONNECT-IP");
-                        return self.refuse(Code::H3_MESSAGE_ERROR);
-                    }
-                }
-            }
-            tokio::select! {
-                piece = self.recv.recv() => match piece {
-                    Ok(Some(piece)) => self.capsules.push(piece),
-                    Ok(None) | Err(_) => return false,
-                },
-                Some(capsule) = self.large.recv() => {
-                    if self.send.send(capsule).await.is_err() {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-
-    fn refuse(&mut self, code: Code) -> bool {
-        self.recv.stop(code);
-        self.send.stop_stream(code);
-        false
-    }
 }
 
 impl Drop for DatagramFlow {
@@ -732,8 +662,8 @@ impl DatagramFlow {
         let sent = match self.sender.send(&payload) {
             // RFC 9297 section 3.5
             Err(SendDatagramError::TooLarge) => {
-                let capsule = udp_capsule(payload.get(1..).unwrap_or_default());
-                self.large.try_send(capsule).is_ok()
+                let most = || self.sender.most_waiting();
+                (self.large).push(payload.get(1..).unwrap_or_default(), most)
             }
             sent => sent.is_ok(),
         };
@@ -762,9 +692,9 @@ impl DatagramFlow {
         let Some(mut ending) = ending else {
             return;
         };
-        let watch = ending.watch.clone();
+        let watch = ending.watch().clone();
         tokio::select! {
-            _ = ending.read(&*self.deliver, false) => {}
+            () = ending.run(&*self.deliver, &self.flow) => {}
             _ = watch.stopped() => {}
             () = self.until_idle() => {}
         }

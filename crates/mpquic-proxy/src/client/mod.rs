@@ -9,6 +9,7 @@ mod http_body;
 mod http_exchange;
 mod http_proxy;
 mod knocking;
+mod large;
 mod socks;
 mod transparent;
 #[cfg(all(feature = "tun", target_os = "linux"))]

@@ -5,6 +5,7 @@
 //! only the client and the proxy see this address. The sequence number of a sent message identifies
 //! the client of the answer.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,11 +40,13 @@ const ADDRESS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63
 const WAITING: usize = 1024;
 /// Most capsules that wait to be sent.
 const CAPSULES: usize = 16;
-/// Longest ICMP message to send. A capsule may carry a longer message, but a link does not.
-const LONGEST: usize = 2 << 10;
-/// Room for an answer of equal length, an IPv4 header with options, and one byte more, which
-/// reveals a longer answer.
-const BUFFER: usize = LONGEST + 60 + 1;
+/// Room for the longest packet of IPv4, and for the longest message of IPv6.
+const BUFFER: usize = u16::MAX as usize;
+
+thread_local! {
+    /// Takes one answer at a time. A buffer of each flow would keep memory for an answer of any size.
+    static ANSWER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
 
 /// A sent echo request without an answer yet.
 #[derive(Debug, Clone, Copy)]
@@ -144,33 +147,43 @@ impl Way {
     }
 
     /// Waits for an answer, and writes the answer as a packet for the client.
-    async fn answer(&self, buffer: &mut [u8], packet: &mut Vec<u8>, client: IpAddr) {
+    async fn answer(&self, packet: &mut Vec<u8>, client: IpAddr) {
         loop {
-            let Ok((length, from)) = self.socket.recv_from(buffer).await else {
-                tokio::task::yield_now().await;
-                continue;
-            };
-            let (is_v4, from) = (client.is_ipv4(), from.ip());
-            let echo = reply(&buffer[..length], is_v4, self.identifier);
-            // A message that fills the buffer may be a part of a longer message.
-            let Some(echo) = echo.filter(|_| length < buffer.len()) else {
-                continue;
-            };
-            let question = (self.questions.lock())
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(echo.sequence, from);
-            if let Some(question) = question {
-                let answer = Echo {
-                    identifier: question.identifier,
-                    sequence: question.sequence,
-                    ..echo
-                };
-                packet.clear();
-                // The context ID.
-                packet.push(0);
-                return answer.put(packet, (from, client));
+            let read = self.socket.readable().await.and_then(|()| {
+                ANSWER.with_borrow_mut(|buffer| {
+                    let (length, from) = self.socket.try_recv_from(buffer)?;
+                    Ok(self.on_heard(&buffer[..length], from.ip(), packet, client))
+                })
+            });
+            match read {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(_) => tokio::task::yield_now().await,
             }
         }
+    }
+
+    /// Writes a received answer as a packet for the client. False for other messages.
+    fn on_heard(&self, heard: &[u8], from: IpAddr, packet: &mut Vec<u8>, client: IpAddr) -> bool {
+        let Some(echo) = reply(heard, client.is_ipv4(), self.identifier) else {
+            return false;
+        };
+        let question = (self.questions.lock())
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(echo.sequence, from);
+        let Some(question) = question else {
+            return false;
+        };
+        let answer = Echo {
+            identifier: question.identifier,
+            sequence: question.sequence,
+            ..echo
+        };
+        packet.clear();
+        // The context ID.
+        packet.push(0);
+        answer.put(packet, (from, client));
+        true
     }
 }
 
@@ -246,7 +259,7 @@ impl Outside {
     }
 
     /// Sends a packet if the rules permit. `None` for a forbidden packet, and false for a packet
-    /// that failed to leave or is too long for its answer.
+    /// that failed to leave.
     fn leave(&self, packet: &[u8]) -> Option<bool> {
         let ip = layout(packet)?;
         let way = |(address, way)| (address == ip.source).then_some(way);
@@ -259,8 +272,7 @@ impl Outside {
         let echo = Echo::of_packet(packet, &ip).filter(|echo| echo.kind == Kind::Request)?;
         // RFC 9484 section 4.9: the proxy forwards packets like a router, one hop less.
         let hops = hop_limit(packet).filter(|hops| *hops > 1)?;
-        let is_short = ip.end - ip.start <= LONGEST;
-        may_leave.then(|| is_short && way.send(target, &echo, hops - 1))
+        may_leave.then(|| way.send(target, &echo, hops - 1))
     }
 
     /// The first capsules for a client: its addresses and routes.
@@ -335,9 +347,10 @@ impl Outside {
         let Some(way) = way else {
             return std::future::pending().await;
         };
-        let (mut buffer, mut packet) = (vec![0; BUFFER], Vec::new());
         loop {
-            way.answer(&mut buffer, &mut packet, client).await;
+            // Most answers are short, so no flow keeps the memory of a long one.
+            let mut packet = Vec::new();
+            way.answer(&mut packet, client).await;
             let sent = match sender.send(&packet) {
                 // The packet is too large for a datagram, or the client accepts no datagrams. The
                 // stream carries packets of any size.

@@ -72,7 +72,7 @@ impl Joined {
         dropped: &AtomicU64,
     ) {
         let ended = tokio::select! {
-            ended = self.read_target(sender, &mut send, dropped) => ended,
+            ended = self.read_target(sender, (&mut send, watch), dropped) => ended,
             ended = self.read_client(&mut recv) => ended,
             _ = watch.stopped() => Ok(()),
             () = until_idle(idle, &self.flow.carried) => Ok(()),
@@ -83,9 +83,10 @@ impl Joined {
     async fn read_target(
         &self,
         sender: &UdpSender,
-        send: &mut impl Outgoing,
+        (send, watch): (&mut impl Outgoing, &StreamWatch),
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
+        let mut class = None;
         let takes_datagrams = sender.max_size().is_some();
         loop {
             let from_target = self.socket.readable().await.and_then(|()| {
@@ -111,6 +112,11 @@ impl Joined {
             };
             let sent = match capsule {
                 Some(capsule) => {
+                    // Large payloads take turns with the data of streams of the flow's class.
+                    let now = self.flow.class();
+                    if class.replace(now) != Some(now) {
+                        let _ = watch.set_priority(now.priority());
+                    }
                     let sent = send.send(capsule).await;
                     sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
                     Ok(())

@@ -34,6 +34,9 @@ pub(crate) use watch::Shown;
 
 /// The default name of the device.
 const DEFAULT_NAME: &str = "mpquic0";
+/// The MTU of Ethernet. A smaller device would have neighbours learn a smaller MTU, and programs whose packets have a fixed size
+/// would fail: WireGuard in user space sends 1480 bytes with "don't fragment" set.
+const DEFAULT_MTU: u32 = 1500;
 /// Number of the client's routing tables, plus the number of the device.
 const FIRST_TABLE: u32 = 443_000;
 /// Networks for the addresses of devices, four addresses for each device. RFC 2544 reserves the
@@ -68,7 +71,7 @@ pub(crate) struct TunArgs {
     #[arg(long, value_name = "SCOPE", requires = "tun", conflicts_with = "route", num_args = 0..=1, require_equals = true, default_missing_value = "strict")]
     pub(crate) kill_switch: Option<Scope>,
     /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths travels on a stream, in order
-    #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
 }
 

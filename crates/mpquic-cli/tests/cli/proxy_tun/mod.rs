@@ -271,7 +271,7 @@ fn echo(listener: &TcpListener) {
 }
 
 fn echo_datagrams(socket: &UdpSocket) {
-    let mut buffer = [0; 2048];
+    let mut buffer = vec![0; 65_536];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).unwrap();
         if from.ip() == socket.local_addr().unwrap().ip() {
@@ -291,7 +291,7 @@ fn ask(target: SocketAddr, question: &[u8]) -> Vec<u8> {
     socket
         .set_read_timeout(Some(Duration::from_secs(1)))
         .unwrap();
-    let mut buffer = [0; 2048];
+    let mut buffer = vec![0; 65_536];
     for _ in 0..10 {
         socket.send(question).unwrap();
         if let Ok(length) = socket.recv(&mut buffer) {
@@ -303,6 +303,11 @@ fn ask(target: SocketAddr, question: &[u8]) -> Vec<u8> {
 
 /// Asks whether a host is there, as `ping` does, until it says so.
 fn ping(target: &str) {
+    ping_with(target, 0);
+}
+
+/// A `ping` with this number of zeros, which the checksum of IPv4 does not see.
+fn ping_with(target: &str, zeros: usize) {
     let target: IpAddr = target.parse().unwrap();
     // Types of a question and of its answer, and where that begins: behind the header of IPv4.
     let (family, protocol, question, answer, begin) = match target {
@@ -312,12 +317,13 @@ fn ping(target: &str) {
     let socket = socket::socket(family, SockType::Raw, SockFlag::empty(), protocol).unwrap();
     let socket = UdpSocket::from(socket);
     (socket.set_read_timeout(Some(Duration::from_secs(1)))).unwrap();
-    let mut message = [question, 0, 0, 0, 0x12, 0x34, 0, 1];
+    let mut message = vec![question, 0, 0, 0, 0x12, 0x34, 0, 1];
+    message.resize(8 + zeros, 0);
     if target.is_ipv4() {
         let sum = !(0x0800u16 + 0x1234 + 1);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
     }
-    let mut buffer = [0; 2048];
+    let mut buffer = vec![0; 65_536];
     for _ in 0..10 {
         socket.send_to(&message, (target, 0)).unwrap();
         // Such a socket hears all messages.
@@ -456,6 +462,46 @@ fn tun_routes_neighbours_and_keeps_earlier_connections() {
         ping(TARGETS[0]);
         let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Packets above the MTU of the neighbour's network, which is smaller than the device's, in both directions.
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn neighbours_of_a_tun_get_packets_of_all_sizes() {
+    let network = Network::new();
+    let (client, neighbour) = (&network.client, &network.neighbour);
+    ip(&format!(
+        "-n {client} address add fd77:77::1/64 dev lan nodad"
+    ));
+    ip(&format!(
+        "-n {neighbour} address add fd77:77::2/64 dev edge nodad"
+    ));
+    ip(&format!("-n {neighbour} route add default via fd77:77::1"));
+    // The neighbour does not know, so segments to the neighbour are too large.
+    for network in ["192.168.77.0/24", "fd77:77::/64 metric 256"] {
+        ip(&format!(
+            "-n {client} route replace {network} dev lan mtu lock 1300"
+        ));
+    }
+    Network::within(client, || {
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+    });
+    let (server, port) = network.serve();
+    let _client = network.start(&server, &[]);
+    let mtu = ip(&format!("-n {client} link show mpquic0"));
+    assert!(mtu.contains(" mtu 1500 "), "{mtu}");
+    Network::within(neighbour, || {
+        for text in TARGETS {
+            let target = SocketAddr::new(text.parse().unwrap(), port);
+            for size in [0, 1232, 1233, 1272, 1273, 1452, 1473, 2000, 9000, 60_000] {
+                let content = data(size);
+                assert!(ask(target, &content) == content, "{size} to {text}");
+                ping_with(text, size);
+            }
+            let content = data(1 << 20);
+            assert!(exchange(target, &content) == content, "{text}");
+        }
     });
 }
 

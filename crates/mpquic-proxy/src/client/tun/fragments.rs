@@ -1,7 +1,7 @@
 //! [`Fragments`]: IP packets of programs, put together from their fragments.
 //!
-//! A program's UDP payload may be larger than the MTU of the device. The kernel then sends fragments, and only the
-//! whole packet has the ports and the payload of the flow.
+//! A program's packet may be larger than the MTU of the device, or of a network on its way. The kernel then sends
+//! fragments, and only the whole packet has the ports and the payload of the flow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -19,12 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST: usize = 1 << 20;
 /// Bytes of memory of a fragment besides its content.
 const OVERHEAD: usize = 64;
-/// Most fragments of a packet: enough for the largest packet over the smallest MTU of IPv6.
-const MOST_PIECES: usize = 64;
+/// Most fragments of a packet: enough for the largest packet over an MTU of 576 bytes, of which another router has cut each
+/// fragment in two.
+const MOST_PIECES: usize = 256;
 /// The largest content of a packet.
 const LARGEST: usize = u16::MAX as usize;
 /// The next header of a fragment (RFC 8200 section 4.5).
-const FRAGMENT: u8 = 44;
+pub(super) const FRAGMENT: u8 = 44;
 
 /// The packet of a fragment: addresses, identification, and protocol.
 type Key = (IpAddr, IpAddr, u32, u8);
@@ -60,10 +61,23 @@ pub(super) struct Fragments {
     bytes: usize,
 }
 
+/// The answer to a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The frame has no fragment, or a malformed one.
+    NoFragment,
+    /// Fragments of the packet are missing.
+    Part,
+    /// The frame of the whole packet: this fragment was the last missing one.
+    Whole(Vec<u8>),
+}
+
 impl Fragments {
-    /// The whole frame, if this frame has the missing fragment of a packet.
-    pub(super) fn take(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
-        let piece = frame.get(FRAME_HEADER..).and_then(parse)?;
+    /// Keeps a fragment until its packet is whole.
+    pub(super) fn take(&mut self, frame: &[u8], now: Instant) -> Taken {
+        let Some(piece) = frame.get(FRAME_HEADER..).and_then(parse) else {
+            return Taken::NoFragment;
+        };
         self.forget(now);
         let key = piece.key;
         let begun = self.begun.entry(key).or_insert_with(|| {
@@ -83,11 +97,12 @@ impl Fragments {
         if whole.is_some() || !is_consistent {
             self.remove(&key);
         }
-        while self.bytes > MOST {
-            let oldest = *self.order.front()?;
+        while self.bytes > MOST
+            && let Some(oldest) = self.order.front().copied()
+        {
             self.remove(&oldest);
         }
-        whole
+        whole.map_or(Taken::Part, Taken::Whole)
     }
 
     /// Forgets packets without their last fragments.
@@ -200,14 +215,18 @@ fn parse_v4(ip: &[u8]) -> Option<Piece<'_>> {
 }
 
 fn parse_v6(ip: &[u8]) -> Option<Piece<'_>> {
-    let mut header = ip.first_chunk::<40>()?.to_vec();
+    let header = ip.first_chunk::<40>()?;
+    if header[6] != FRAGMENT {
+        return None;
+    }
     let packet = ip.get(40..40 + usize::from(word(ip, 4)?))?;
     let (fragment, content) = packet.split_first_chunk::<8>()?;
     let place = word(fragment, 2)?;
     let is_last = place & 1 == 0;
-    if header[6] != FRAGMENT || !is_whole(content, is_last) {
+    if !is_whole(content, is_last) {
         return None;
     }
+    let mut header = header.to_vec();
     header[6] = fragment[0];
     let address = |at: usize| Some(IpAddr::from(*ip.get(at..)?.first_chunk::<16>()?));
     let identification = u32::from_be_bytes(*fragment.last_chunk::<4>()?);
@@ -264,6 +283,13 @@ mod tests {
         frames.collect()
     }
 
+    fn whole(taken: Taken) -> Option<Vec<u8>> {
+        match taken {
+            Taken::Whole(whole) => Some(whole),
+            _ => None,
+        }
+    }
+
     /// The payload of a whole frame.
     fn payload(mut frame: Vec<u8>) -> Vec<u8> {
         let packet = Packet::parse(&frame).expect("a packet");
@@ -284,13 +310,13 @@ mod tests {
             assert_eq!(frames.len(), 4);
             // Out of order, repeated, and mixed with another packet.
             for index in [3, 1, 1, 0] {
-                assert_eq!(table.take(&frames[index], now), None);
-                assert_eq!(table.take(&others[index], now), None);
+                assert_eq!(table.take(&frames[index], now), Taken::Part);
+                assert_eq!(table.take(&others[index], now), Taken::Part);
             }
-            let whole = table.take(&frames[2], now).expect("whole");
-            assert!(payload(whole) == content, "{pair:?}");
-            let whole = table.take(&others[2], now).expect("whole");
-            assert!(payload(whole) == content[1..], "{pair:?}");
+            let found = whole(table.take(&frames[2], now)).expect("whole");
+            assert!(payload(found) == content, "{pair:?}");
+            let found = whole(table.take(&others[2], now)).expect("whole");
+            assert!(payload(found) == content[1..], "{pair:?}");
             assert_eq!(
                 (table.bytes, table.begun.len(), table.order.len()),
                 (0, 0, 0)
@@ -304,18 +330,23 @@ mod tests {
         for pair in PAIRS {
             let mut table = Fragments::default();
             let frames = fragments(pair, &content, 1232, 1);
-            let wholes = frames.iter().map(|frame| table.take(frame, Instant::now()));
+            let wholes = (frames.iter()).map(|frame| whole(table.take(frame, Instant::now())));
             let wholes: Vec<_> = wholes.flatten().collect();
             assert_eq!(wholes.len(), 1);
             assert!(payload(wholes[0].clone()) == content);
         }
+        // A host sends fragments for its MTU of 576 bytes, and a router with an MTU of 400 bytes cuts each of them.
+        let mut table = Fragments::default();
+        let frames = fragments(PAIRS[0], &content, 272, 1);
+        let wholes = (frames.iter()).filter_map(|frame| whole(table.take(frame, Instant::now())));
+        assert_eq!(wholes.count(), 1);
         // Hundreds of small fragments would cost more memory than their content.
         let mut table = Fragments::default();
-        let frames = fragments(PAIRS[0], &content[..1000], 8, 1);
+        let frames = fragments(PAIRS[0], &content[..4000], 8, 1);
         assert!(
             frames
                 .iter()
-                .all(|frame| table.take(frame, Instant::now()).is_none())
+                .all(|frame| table.take(frame, Instant::now()) == Taken::Part)
         );
     }
 
@@ -326,11 +357,11 @@ mod tests {
             let mut table = Fragments::default();
             let whole = fragments(pair, &[1; 3000], 1000, 1);
             let other = fragments(pair, &[2; 3000], 992, 1);
-            assert_eq!(table.take(&whole[0], now), None);
-            assert_eq!(table.take(&other[1], now), None, "within the first");
+            assert_eq!(table.take(&whole[0], now), Taken::Part);
+            assert_eq!(table.take(&other[1], now), Taken::Part, "within the first");
             assert_eq!(table.begun.len(), 0);
             for frame in &whole[1..] {
-                assert_eq!(table.take(frame, now), None);
+                assert_eq!(table.take(frame, now), Taken::Part);
             }
         }
     }
@@ -341,23 +372,23 @@ mod tests {
         let mut table = Fragments::default();
         for number in 0..=255 {
             let frames = fragments(PAIRS[0], &[1; 60_000], 30_000, number);
-            assert_eq!(table.take(&frames[0], now), None);
+            assert_eq!(table.take(&frames[0], now), Taken::Part);
             assert!(table.bytes <= MOST, "{}", table.bytes);
             assert_eq!(table.begun.len(), table.order.len());
         }
         assert!(table.begun.len() > 30);
         let frames = fragments(PAIRS[1], &[1; 60_000], 30_000, 0);
-        assert_eq!(table.take(&frames[1], now + PATIENCE), None);
+        assert_eq!(table.take(&frames[1], now + PATIENCE), Taken::Part);
         assert_eq!(table.begun.len(), 1);
         // Whole packets and broken ones are left alone.
         let mut whole = Vec::new();
         let [source, destination] = PAIRS[0].map(|text| text.parse().unwrap());
         put_datagram(&mut whole, source, destination, b"whole");
         for length in 0..=whole.len() {
-            assert_eq!(table.take(&whole[..length], now), None);
+            assert_eq!(table.take(&whole[..length], now), Taken::NoFragment);
         }
         for length in 0..frames[1].len().min(200) {
-            assert_eq!(table.take(&frames[1][..length], now), None);
+            assert_eq!(table.take(&frames[1][..length], now), Taken::NoFragment);
         }
         assert_eq!(table.begun.len(), 1);
     }

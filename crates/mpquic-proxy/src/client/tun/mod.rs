@@ -7,10 +7,13 @@
 //! (Alternatives: `ipstack` announces windows of at most 64 KiB and queues packets without a limit;
 //! `smoltcp` reserves both buffers of every socket in advance.)
 
+mod cutting;
 mod fragments;
+mod outlet;
 mod outside;
 mod packet;
 mod tcp_table;
+mod too_big;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,13 +32,16 @@ use super::datagram_flows::{DatagramFlows, MOST};
 use super::flows::{Client, NoFlow, TcpFlow, Wanted};
 use crate::class::Class;
 use crate::datagrams::Deliver;
+use crate::ip::header::TCP;
 use crate::kernel_queue;
 use crate::target::Target;
 
-use fragments::Fragments;
+use fragments::{Fragments, Taken};
+use outlet::Outlet;
 use outside::Outside;
-use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
+use packet::{FRAME_HEADER, Packet, Transport, Unreachable, max_payload};
 use tcp_table::{Ends, TcpTable, Verdict};
+use too_big::TooBig;
 
 /// The longest frame. A packet's length has 16 bits, and does not include the header of IPv6.
 const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
@@ -56,7 +62,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 ///
 /// # async fn example(client: Client) -> std::io::Result<()> {
 /// let tun = Tun::open("mpquic0")?;
-/// // ip address add 198.18.0.1/30 dev mpquic0; ip link set mpquic0 mtu 1400 up
+/// // ip address add 198.18.0.1/30 dev mpquic0; ip link set mpquic0 mtu 1500 up
 /// let carrier = client.carry(&tun, &["198.18.0.1".parse().unwrap()]).await?;
 /// // ip route add 203.0.113.0/24 dev mpquic0
 /// Err(carrier.ended().await)
@@ -151,7 +157,8 @@ fn next(address: IpAddr) -> IpAddr {
 impl Client {
     /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
     /// packets by CONNECT-IP. Of ICMP, only the echo requests of `ping` are carried. Packets
-    /// without a single destination are dropped. Fragments of UDP are put together.
+    /// without a single destination are dropped. Fragments are put together, and answers larger than the
+    /// networks behind this router arrive in fragments.
     ///
     /// The device must be up and have these addresses, at most one of each IP version. The next
     /// address after each must be in its network and unused. Packets from other source addresses
@@ -174,7 +181,7 @@ impl Client {
         }
         let shared = Arc::new(Shared {
             client: self.clone(),
-            device: tun.device.clone(),
+            outlet: Arc::new(Outlet::new(tun.device.clone())),
             sides,
             tcp: Mutex::default(),
         });
@@ -189,7 +196,7 @@ impl Client {
 
 struct Shared {
     client: Client,
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
     sides: Vec<Side>,
     tcp: Mutex<TcpTable<TcpFlow>>,
 }
@@ -200,8 +207,7 @@ impl Shared {
     }
 
     fn write(&self, frame: &[u8]) {
-        // A packet without room is lost, as on every network.
-        let _ = self.device.try_send(frame);
+        self.outlet.write(frame);
     }
 
     fn side(&self, is_v4: bool) -> Option<Side> {
@@ -217,17 +223,26 @@ impl Shared {
     }
 }
 
+/// The flows of packets that come out of the device.
+struct Ways {
+    udp: Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
+    outside: Outside,
+    opening: JoinSet<()>,
+}
+
 /// Reads the device until it fails.
 async fn read(shared: Arc<Shared>) -> io::Error {
-    let udp = DatagramFlows::new(shared.client.clone(), MOST);
-    let outside = Outside::new(shared.client.clone(), shared.device.clone());
-    let mut opening = JoinSet::new();
+    let mut ways = Ways {
+        udp: DatagramFlows::new(shared.client.clone(), MOST),
+        outside: Outside::new(shared.client.clone(), shared.outlet.clone()),
+        opening: JoinSet::new(),
+    };
     let mut fragments = Fragments::default();
     let mut buffer = vec![0; MAX_FRAME];
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         let length = tokio::select! {
-            length = shared.device.recv(&mut buffer) => match length {
+            length = shared.outlet.recv(&mut buffer) => match length {
                 Ok(length) => length,
                 Err(error) => return error,
             },
@@ -243,15 +258,44 @@ async fn read(shared: Arc<Shared>) -> io::Error {
             }
         };
         let frame = &mut buffer[..length];
-        let Some(packet) = Packet::parse(frame) else {
-            on_fragment(&shared, &udp, fragments.take(frame, Instant::now()));
-            outside.on_frame(frame);
-            continue;
-        };
-        match packet.transport {
-            Transport::Tcp(_) => on_segment(&shared, &mut opening, &packet, frame),
-            Transport::Udp => on_datagrams(&shared, &udp, &packet, frame),
+        match fragments.take(frame, Instant::now()) {
+            Taken::NoFragment => on_packet(&shared, &mut ways, frame),
+            Taken::Part => {}
+            Taken::Whole(mut whole) => on_packet(&shared, &mut ways, &mut whole),
         }
+    }
+}
+
+/// Carries a whole packet of a program, or of a neighbour.
+fn on_packet(shared: &Arc<Shared>, ways: &mut Ways, frame: &mut [u8]) {
+    let Some(packet) = Packet::parse(frame) else {
+        match TooBig::parse(frame) {
+            Some(too_big) => on_too_big(shared, &too_big),
+            None => ways.outside.on_frame(frame),
+        }
+        return;
+    };
+    match packet.transport {
+        Transport::Tcp(_) => on_segment(shared, &mut ways.opening, &packet, frame),
+        Transport::Udp => on_datagrams(shared, &ways.udp, &packet, frame),
+    }
+}
+
+/// A packet that we wrote does not fit a network behind this router. The kernel learns of its segments; the next answers of
+/// other kinds are cut.
+fn on_too_big(shared: &Shared, too_big: &TooBig<'_>) {
+    let ends = &too_big.ends;
+    if too_big.protocol == TCP {
+        let port = shared.tcp().port(ends);
+        if let (Some(port), Some(side)) = (port, shared.side(ends.target.is_ipv4())) {
+            let peer = SocketAddr::new(side.peer, port);
+            shared
+                .outlet
+                .write(&too_big.redirected(side.listener, peer));
+        }
+    } else if let IpAddr::V6(neighbour) = ends.application.ip() {
+        let now = Instant::now();
+        (shared.outlet.narrow).on_report(neighbour, too_big.mtu, now);
     }
 }
 
@@ -367,36 +411,18 @@ async fn join(shared: Arc<Shared>, flow: TcpFlow, tcp: TcpStream, port: u16) {
 
 /// Answers of one target, for one application.
 struct Answers {
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
     ends: Ends,
-    frame: Mutex<Vec<u8>>,
 }
 
 impl Deliver for Answers {
     fn deliver(&self, payload: &[u8]) {
-        if payload.len() > MAX_PAYLOAD {
+        if payload.len() > max_payload(self.ends.target) {
             return;
         }
-        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
-        // A packet without room in the device's queue is lost.
-        let _ = self.device.try_send(&frame);
-    }
-}
-
-/// Sends the payload of a UDP packet put together from fragments. TCP and `ping` do without fragments.
-fn on_fragment(
-    shared: &Shared,
-    udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
-    whole: Option<Vec<u8>>,
-) {
-    let Some(mut frame) = whole else {
-        return;
-    };
-    if let Some(packet) = Packet::parse(&frame)
-        && packet.transport == Transport::Udp
-    {
-        on_datagrams(shared, udp, &packet, &mut frame);
+        self.outlet.write_of_any_size(|frame| {
+            packet::put_datagram(frame, self.ends.target, self.ends.application, payload);
+        });
     }
 }
 
@@ -414,13 +440,8 @@ fn on_datagrams(
     // The byte before each payload is the context ID, 0.
     packet.payloads(frame, |payload| {
         udp.send(&(ends.application, ends.target), payload, || {
-            let device = shared.device.clone();
-            let frame = Mutex::default();
-            let answers = Answers {
-                device,
-                ends,
-                frame,
-            };
+            let outlet = shared.outlet.clone();
+            let answers = Answers { outlet, ends };
             (Wanted::Udp(ends.target.into(), marked), Arc::new(answers))
         });
     });

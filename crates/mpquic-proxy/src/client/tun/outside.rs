@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
-use tun_rs::AsyncDevice;
 
+use super::outlet::Outlet;
 use super::packet::FRAME_HEADER;
 use crate::client::datagram_flows::DatagramFlows;
 use crate::client::flows::{Client, Wanted};
@@ -210,16 +210,17 @@ fn moved(packet: &[u8], ip: &Layout, which: usize, address: IpAddr) -> Vec<u8> {
 
 /// Writes packets from the proxy to the device.
 struct Answers {
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
     translation: Translation,
 }
 
 impl Deliver for Answers {
     fn deliver(&self, packet: &[u8]) {
         if let Some(packet) = self.translation.inwards(packet) {
-            let frame = [&[0; FRAME_HEADER][..], &packet].concat();
-            // A packet without room in the device's queue is lost.
-            let _ = self.device.try_send(&frame);
+            self.outlet.write_of_any_size(|frame| {
+                frame.resize(FRAME_HEADER, 0);
+                frame.extend_from_slice(&packet);
+            });
         }
     }
 
@@ -240,13 +241,13 @@ impl Deliver for Answers {
 /// The way of other packets from a device to the proxy.
 pub(super) struct Outside {
     flows: Arc<DatagramFlows<()>>,
-    device: Arc<AsyncDevice>,
+    outlet: Arc<Outlet>,
 }
 
 impl Outside {
-    pub(super) fn new(client: Client, device: Arc<AsyncDevice>) -> Self {
+    pub(super) fn new(client: Client, outlet: Arc<Outlet>) -> Self {
         let flows = DatagramFlows::new(client, 1);
-        Self { flows, device }
+        Self { flows, outlet }
     }
 
     /// Sends a packet if permitted. Only a permitted packet opens a flow.
@@ -264,7 +265,7 @@ impl Outside {
         let payload = [&[0][..], packet.get(..ip.end).unwrap_or_default()].concat();
         self.flows.send(&(), &payload, || {
             let answers = Answers {
-                device: self.device.clone(),
+                outlet: self.outlet.clone(),
                 translation: Translation::default(),
             };
             (Wanted::Ip, Arc::new(answers))

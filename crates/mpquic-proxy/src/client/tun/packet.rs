@@ -17,9 +17,14 @@ const UDP_SEGMENTS: u8 = 5;
 
 /// The smallest MTU of an IPv6 network (RFC 8200 section 5), and so the longest ICMPv6 error
 /// message.
-const MIN_MTU: usize = 1280;
-/// The longest payload of UDP over IPv4.
-pub(super) const MAX_PAYLOAD: usize = u16::MAX as usize - 20 - 8;
+pub(super) const MIN_MTU: usize = 1280;
+
+/// The longest payload of UDP from this source.
+pub(super) fn max_payload(source: SocketAddr) -> usize {
+    // The length in a header of IPv4 includes the header.
+    let headers = if source.is_ipv4() { 20 + 8 } else { 8 };
+    u16::MAX as usize - headers
+}
 
 /// The TCP flags for the begin and the end of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,13 +252,13 @@ impl Packet {
 }
 
 /// The bytes of two ports, as in a header.
-fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
+pub(super) fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
     let [a, b] = source.port().to_be_bytes();
     let [c, d] = destination.port().to_be_bytes();
     [a, b, c, d]
 }
 
-/// Writes a UDP datagram as a frame. The payload is at most [`MAX_PAYLOAD`] long.
+/// Writes a UDP datagram as a frame. The payload is at most [`max_payload`] long.
 pub(super) fn put_datagram(
     frame: &mut Vec<u8>,
     source: SocketAddr,
@@ -274,7 +279,7 @@ pub(super) fn put_datagram(
 }
 
 /// Writes a frame of these parts. `checksum` is the offset of the transport's checksum.
-fn put(
+pub(super) fn put(
     frame: &mut Vec<u8>,
     ends: (IpAddr, IpAddr),
     protocol: u8,

@@ -105,6 +105,11 @@ impl<F> TcpTable<F> {
         self.connections.get(&port).map(|(ends, _)| *ends)
     }
 
+    /// The port that stands for a connection.
+    pub(super) fn port(&self, ends: &Ends) -> Option<u16> {
+        self.ports.get(ends).copied()
+    }
+
     fn open(&mut self, ends: Ends) -> Verdict {
         if self.connections.len() - self.ended.len() >= MOST {
             return Verdict::Drop;
