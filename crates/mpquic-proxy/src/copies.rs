@@ -1,10 +1,11 @@
-//! UDP payloads that travel twice, on two paths, and are delivered once.
+//! UDP payloads with numbers: payloads in real time travel twice, on two paths, and are delivered once; payloads of bulk
+//! flows are delivered in the order in which they were sent.
 //!
-//! Such a payload has its own context ID (RFC 9298 section 4), and a number in front. The client
-//! offers copies with a field of its request, and a proxy with this extension answers with the
-//! field.
+//! Each kind has a context ID (RFC 9298 section 4), and a number in front of its payloads. The client offers a kind with a
+//! field of its request, and a proxy with this extension answers with the field.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -19,39 +20,80 @@ use crate::flow_table::Flow;
 use crate::transport::{has_room, most_now};
 
 /// The field that offers and accepts copies.
-const FIELD: HeaderName = HeaderName::from_static("mpquic-udp-copies");
+const COPIES: HeaderName = HeaderName::from_static("mpquic-udp-copies");
+/// The field that offers and accepts payloads in order.
+const ORDER: HeaderName = HeaderName::from_static("mpquic-udp-order");
 /// A structured field that says yes.
 const TRUE: HeaderValue = HeaderValue::from_static("?1");
-/// The context ID; clients have even ones.
-const NUMBERED: u64 = 2;
+/// The context ID of copies; clients have even ones.
+const COPY_CONTEXT: u64 = 2;
+/// The context ID of payloads in order.
+const ORDER_CONTEXT: u64 = 4;
 /// Remembered numbers. A payload later than this many others is lost.
 const SPAN: u64 = 1024;
 
-/// Offers copies, or accepts them.
-pub(crate) fn offer(fields: &mut HeaderMap) {
-    fields.insert(FIELD, TRUE);
+/// The purpose of a payload's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A second copy may follow.
+    Copies,
+    /// The payload comes after payloads with smaller numbers.
+    Order,
 }
 
-/// True if the other side accepts copies.
-pub(crate) fn are_offered(fields: &HeaderMap) -> bool {
-    fields.get(FIELD) == Some(&TRUE)
+/// The kinds of numbers that the other side takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    copies: bool,
+    order: bool,
 }
 
-/// Number and payload of an HTTP datagram of this kind.
-pub(crate) fn numbered_payload(datagram: &[u8]) -> Option<(u64, &[u8])> {
+impl Numbers {
+    /// Both kinds.
+    pub(crate) const ALL: Self = Self {
+        copies: true,
+        order: true,
+    };
+
+    /// Offers these kinds, or accepts them.
+    pub(crate) fn offer(self, fields: &mut HeaderMap) {
+        for (field, is_wanted) in [(COPIES, self.copies), (ORDER, self.order)] {
+            if is_wanted {
+                fields.insert(field, TRUE);
+            }
+        }
+    }
+
+    /// The kinds that the other side takes.
+    pub(crate) fn offered(fields: &HeaderMap) -> Self {
+        let takes = |field| fields.get(field) == Some(&TRUE);
+        Self {
+            copies: takes(COPIES),
+            order: takes(ORDER),
+        }
+    }
+}
+
+/// Purpose, number and payload of an HTTP datagram of these kinds.
+pub(crate) fn numbered_payload(datagram: &[u8]) -> Option<(Purpose, u64, &[u8])> {
     let mut rest = datagram;
-    (take_varint(&mut rest)? == NUMBERED).then_some(())?;
+    let purpose = match take_varint(&mut rest)? {
+        COPY_CONTEXT => Purpose::Copies,
+        ORDER_CONTEXT => Purpose::Order,
+        _ => return None,
+    };
     let number = take_varint(&mut rest)?;
-    Some((number, rest))
+    Some((purpose, number, rest))
 }
 
-/// Sends the UDP payloads of a flow, twice those of a flow in real time.
+/// Sends the UDP payloads of a flow: in real time, each twice, and of a bulk flow, with their order.
 pub(crate) struct UdpSender {
     datagrams: DatagramSender,
     connection: Connection,
     flow: Arc<Flow>,
-    /// The other side delivers once what comes twice.
-    are_taken: bool,
+    numbers: Numbers,
+    /// The number of the next payload with an order.
+    next: AtomicU64,
 }
 
 impl UdpSender {
@@ -59,14 +101,15 @@ impl UdpSender {
         connection: &Connection,
         stream: StreamId,
         flow: Arc<Flow>,
-        are_taken: bool,
+        numbers: Numbers,
     ) -> Self {
         let datagrams = DatagramSender::new(connection, stream);
         Self {
             datagrams,
             connection: connection.clone(),
             flow,
-            are_taken,
+            numbers,
+            next: AtomicU64::new(0),
         }
     }
 
@@ -92,12 +135,27 @@ impl UdpSender {
         ) {
             return Err(SendDatagramError::Blocked);
         }
-        if self.are_taken && self.flow.class() == Class::RealTime {
+        let numbered = match self.flow.class() {
+            Class::RealTime if self.numbers.copies => {
+                Some((COPY_CONTEXT, self.flow.next_number(), true))
+            }
+            Class::Bulk if self.numbers.order => Some((
+                ORDER_CONTEXT,
+                self.next.fetch_add(1, Ordering::Relaxed),
+                false,
+            )),
+            _ => None,
+        };
+        if let Some((context, number, is_copied)) = numbered {
             let mut numbered = BytesMut::with_capacity(payload.len() + 16);
-            put_varint(&mut numbered, NUMBERED);
-            put_varint(&mut numbered, self.flow.next_number());
+            put_varint(&mut numbered, context);
+            put_varint(&mut numbered, number);
             numbered.extend_from_slice(payload);
-            let options = DatagramOptions::default().with_copy();
+            let options = DatagramOptions::default();
+            let options = match is_copied {
+                true => options.with_copy(),
+                false => options,
+            };
             match self.datagrams.send_with(&numbered, options) {
                 // The payload may fit without its number.
                 Err(SendDatagramError::TooLarge) => {}
@@ -177,12 +235,19 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_they_are_written() {
-        for number in [0, 63, 64, 16_384, 1 << 30, (1 << 62) - 1] {
-            let mut datagram = BytesMut::new();
-            put_varint(&mut datagram, NUMBERED);
-            put_varint(&mut datagram, number);
-            datagram.extend_from_slice(b"payload");
-            assert_eq!(numbered_payload(&datagram), Some((number, &b"payload"[..])));
+        let contexts = [
+            (COPY_CONTEXT, Purpose::Copies),
+            (ORDER_CONTEXT, Purpose::Order),
+        ];
+        for (context, purpose) in contexts {
+            for number in [0, 63, 64, 16_384, 1 << 30, (1 << 62) - 1] {
+                let mut datagram = BytesMut::new();
+                put_varint(&mut datagram, context);
+                put_varint(&mut datagram, number);
+                datagram.extend_from_slice(b"payload");
+                let read = numbered_payload(&datagram);
+                assert_eq!(read, Some((purpose, number, &b"payload"[..])));
+            }
         }
         for wrong in [&b""[..], b"\x02", b"\x00\x01x", b"\x02\x40"] {
             assert_eq!(numbered_payload(wrong), None);

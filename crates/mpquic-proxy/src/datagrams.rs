@@ -13,16 +13,15 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 
 use crate::capsule::{take_varint, udp_payload};
-use crate::copies::numbered_payload;
+use crate::copies::{Purpose, numbered_payload};
 
 /// Takes the UDP payloads of a flow.
 pub(crate) trait Deliver: Send + Sync {
     /// A payload arrived. The call must not wait: a payload without room is lost, as in UDP.
     fn deliver(&self, payload: &[u8]);
 
-    /// Delivers a numbered payload, of which a second copy may follow. Peers send numbered payloads
-    /// only after our offer to take copies.
-    fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
+    /// A numbered payload arrived. Peers send numbered payloads only after our offer.
+    fn deliver_numbered(&self, _purpose: Purpose, _number: u64, _payload: &[u8]) {}
 
     /// The bytes to send for a payload, which has one byte before it. `None` drops the payload.
     fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
@@ -100,7 +99,9 @@ impl Demux {
         let flow = number.and_then(|number| self.lock().get(&number).cloned());
         match (flow, udp_payload(rest), numbered_payload(rest)) {
             (Some(flow), Some(payload), _) => flow.deliver(payload),
-            (Some(flow), None, Some((number, payload))) => flow.deliver_numbered(number, payload),
+            (Some(flow), None, Some((purpose, number, payload))) => {
+                flow.deliver_numbered(purpose, number, payload);
+            }
             // A datagram before its request, after the end of its request, or of an unknown
             // extension.
             _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),

@@ -96,6 +96,7 @@
 //! | a UDP payload that fits no packet | a capsule on the flow's stream |
 //! | a UDP payload without room in the queue | it is lost |
 
+mod arrivals;
 mod capsule;
 mod class;
 mod client;
@@ -124,6 +125,7 @@ mod ip_capsule;
 mod ip_scope;
 mod kernel_queue;
 mod listening;
+mod order_window;
 mod relay;
 mod rules;
 mod server;

@@ -23,9 +23,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::large::{Ending, Large, Pool};
+use crate::arrivals::Arrivals;
 use crate::capsule::Capsules;
 use crate::class::{Class, ClassRule, FlowKind};
-use crate::copies::{self, Seen, UdpSender};
+use crate::copies::{Numbers, Purpose, UdpSender};
 use crate::credential::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
@@ -168,7 +169,7 @@ struct Accepted {
     stream: Stream,
     watch: StreamWatch,
     /// The proxy drops the second copy of a payload, so payloads may be sent twice.
-    takes_copies: bool,
+    numbers: Numbers,
 }
 
 impl Client {
@@ -330,7 +331,7 @@ impl Client {
                     let accepted = Accepted {
                         stream,
                         watch,
-                        takes_copies: copies::are_offered(response.headers()),
+                        numbers: Numbers::offered(response.headers()),
                     };
                     return Ok::<_, StreamError>(Ok((response, accepted)));
                 }
@@ -466,7 +467,7 @@ impl Client {
         // RFC 9297 section 3.4
         fields.insert("capsule-protocol", HeaderValue::from_static("?1"));
         match wanted {
-            Wanted::Udp(..) => copies::offer(fields),
+            Wanted::Udp(..) => Numbers::ALL.offer(fields),
             Wanted::Ip => {
                 let (field, value) = mpquic_h3::CONNECT_IP;
                 fields.insert(field, HeaderValue::from_static(value));
@@ -478,7 +479,7 @@ impl Client {
         let deliver = Arc::new(Counted {
             inner: deliver,
             flow: flow.clone(),
-            seen: Mutex::default(),
+            arrivals: Arrivals::default(),
         });
         let id = stream.id();
         let registered = session.demux.register(id, deliver.clone());
@@ -504,7 +505,7 @@ impl Client {
             idle: target.map_or(self.0.options.udp_idle, |target| {
                 idle(target, self.0.options.udp_idle)
             }),
-            sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.takes_copies),
+            sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.numbers),
             ending: Mutex::new(Some(ending)),
             flow,
             deliver,
@@ -591,11 +592,11 @@ impl TcpFlow {
     }
 }
 
-/// Counts delivered payloads, and drops second copies.
+/// Counts delivered payloads.
 struct Counted {
     inner: Arc<dyn Deliver>,
     flow: Arc<Flow>,
-    seen: Mutex<Seen>,
+    arrivals: Arrivals,
 }
 
 impl Deliver for Counted {
@@ -606,11 +607,9 @@ impl Deliver for Counted {
         self.inner.deliver(payload);
     }
 
-    fn deliver_numbered(&self, number: u64, payload: &[u8]) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.is_new(number) {
-            self.deliver(payload);
-        }
+    fn deliver_numbered(&self, purpose: Purpose, number: u64, payload: &[u8]) {
+        let deliver = |payload: &[u8]| self.deliver(payload);
+        (self.arrivals).on_payload((purpose, number), payload, deliver);
     }
 
     fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
@@ -697,6 +696,7 @@ impl DatagramFlow {
             () = ending.run(&*self.deliver, &self.flow) => {}
             _ = watch.stopped() => {}
             () = self.until_idle() => {}
+            () = self.deliver.arrivals.run(|payload| self.deliver.deliver(payload)) => {}
         }
     }
 }

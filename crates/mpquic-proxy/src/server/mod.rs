@@ -34,7 +34,7 @@ pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
 use self::windows::{Windowed, Windows};
 use crate::class::{Class, ClassRule, FlowKind};
-use crate::copies::{self, UdpSender};
+use crate::copies::{Numbers, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow, UserStats};
@@ -390,7 +390,7 @@ struct Call<'a> {
     options: Arc<ServerOptions>,
     watch: StreamWatch,
     /// The client drops the second copy of a payload, so payloads may be sent twice.
-    takes_copies: bool,
+    numbers: Numbers,
 }
 
 impl ServerConnection {
@@ -427,7 +427,7 @@ impl ServerConnection {
             connection: self,
             options: options.clone(),
             watch: self.connection.watch_stream(StreamId::from(id)),
-            takes_copies: copies::are_offered(request.headers()),
+            numbers: Numbers::offered(request.headers()),
         };
         // The flows of the connection do not delay answers.
         let _ = call.watch.set_priority(Class::REQUEST);
@@ -714,14 +714,12 @@ impl Call<'_> {
         response
             .headers_mut()
             .insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
-        if self.takes_copies {
-            copies::offer(response.headers_mut());
-        }
+        self.numbers.offer(response.headers_mut());
         if stream.send_response(response).await.is_ok() {
             let halves: Halves = stream.split();
             let dropped = &shared.dropped_payloads;
             let connection = &self.connection.connection;
-            let sender = UdpSender::new(connection, id, flow.clone(), self.takes_copies);
+            let sender = UdpSender::new(connection, id, flow.clone(), self.numbers);
             let idle = options.udp_idle;
             (joined.run(&sender, halves, &self.watch, idle, dropped)).await;
         }

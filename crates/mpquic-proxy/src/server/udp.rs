@@ -1,8 +1,8 @@
 //! A UDP socket joined to a CONNECT-UDP request (RFC 9298).
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -10,8 +10,9 @@ use mpquic_h3::h3::error::{Code, StreamError};
 use mpquic_tokio::{SendDatagramError, StreamWatch};
 use tokio::net::UdpSocket;
 
+use crate::arrivals::Arrivals;
 use crate::capsule::{Capsules, udp_capsule, udp_payload};
-use crate::copies::{Seen, UdpSender};
+use crate::copies::{Purpose, UdpSender};
 use crate::datagrams::Deliver;
 use crate::flow_table::Flow;
 use crate::relay::until_idle;
@@ -33,7 +34,7 @@ thread_local! {
 pub(super) struct Joined {
     socket: UdpSocket,
     flow: Arc<Flow>,
-    seen: Mutex<Seen>,
+    arrivals: Arrivals,
 }
 
 impl Deliver for Joined {
@@ -45,11 +46,9 @@ impl Deliver for Joined {
         }
     }
 
-    fn deliver_numbered(&self, number: u64, payload: &[u8]) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.is_new(number) {
-            self.deliver(payload);
-        }
+    fn deliver_numbered(&self, purpose: Purpose, number: u64, payload: &[u8]) {
+        let deliver = |payload: &[u8]| self.deliver(payload);
+        (self.arrivals).on_payload((purpose, number), payload, deliver);
     }
 }
 
@@ -58,7 +57,7 @@ impl Joined {
         Arc::new(Self {
             socket,
             flow,
-            seen: Mutex::default(),
+            arrivals: Arrivals::default(),
         })
     }
 
@@ -75,6 +74,7 @@ impl Joined {
             ended = self.read_target(sender, (&mut send, watch), dropped) => ended,
             ended = self.read_client(&mut recv) => ended,
             _ = watch.stopped() => Ok(()),
+            () = self.arrivals.run(|payload| self.deliver(payload)) => Ok(()),
             () = until_idle(idle, &self.flow.carried) => Ok(()),
         };
         end(ended, send, recv).await;
