@@ -482,15 +482,13 @@ impl Receiving {
         self.arrived.get_mut(index).map(std::mem::take)
     }
 
-    /// The end of the stream: the rest, if any.
+    /// The end of the stream: the trailers, if any.
     fn finished(&mut self) -> Result<Option<Bytes>, StreamErrorIncoming> {
         self.ended = true;
-        if self.units.is_in_data() {
-            // RFC 9114 section 7.1: data is missing. h3 would take it for the end.
+        if self.units.is_in_frame() {
+            // RFC 9114 section 7.1. h3 would take missing data for the end, and the beginning of another frame for the
+            // bytes before the trailers.
             return Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"));
-        }
-        if let Some(rest) = self.units.end() {
-            return Ok(Some(rest));
         }
         if let Rules::Message(message) = &self.rules {
             message.on_end().map_err(|wrong| self.wrong(wrong))?;

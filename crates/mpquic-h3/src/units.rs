@@ -196,15 +196,13 @@ impl Units {
         Ok(None)
     }
 
-    /// True inside of a DATA frame.
-    pub(crate) fn is_in_data(&self) -> bool {
-        matches!(self.next, Next::Data(_))
-    }
-
-    /// The beginning of a unit that does not come to its end.
-    pub(crate) fn end(&mut self) -> Option<Bytes> {
-        let unit = self.begun.split().freeze();
-        (!unit.is_empty()).then_some(unit)
+    /// True inside of a frame, its header included.
+    pub(crate) fn is_in_frame(&self) -> bool {
+        match self.next {
+            Next::StreamType | Next::Unframed => false,
+            Next::Data(_) => true,
+            Next::FrameType | Next::FrameLength(_) | Next::Payload { .. } => !self.begun.is_empty(),
+        }
     }
 
     /// A frame but DATA is complete.
@@ -305,7 +303,7 @@ mod tests {
                 all.push(for_h3(unit));
             }
         }
-        all.extend(units.end());
+        all.extend((!units.begun.is_empty()).then(|| units.begun.split().freeze()));
         Ok(all)
     }
 
@@ -415,14 +413,34 @@ mod tests {
     }
 
     #[test]
-    fn cut_frames_are_handed_out_or_reported_at_the_end() {
-        let stream = frame(1, 50, 30);
-        assert!(check(Units::of_request, &stream).unwrap() == [&stream[..]]);
-        let mut units = Units::of_request(LIMIT);
-        for (bytes, is_in_data) in [(frame(0, 50, 30), true), (vec![0xff; 20], false)] {
-            let _ = units.push(bytes.into());
-            while units.next().unwrap().is_some() {}
-            assert_eq!(units.is_in_data(), is_in_data);
+    fn a_cut_frame_is_noticed_at_the_end() {
+        let cut = [
+            frame(0, 50, 30),
+            frame(1, 50, 30),
+            vec![0x21, 5],
+            vec![1],
+            vec![0xa5, 0xfe],
+        ];
+        let whole = [
+            frame(0, 50, 50),
+            frame(0x21, 0, 0),
+            vec![0x40, 0x41, 9],
+            vec![],
+        ];
+        let all = cut.iter().map(|bytes| (bytes, true));
+        for (bytes, is_cut) in all.chain(whole.iter().map(|bytes| (bytes, false))) {
+            for size in [1, 100] {
+                let mut units = Units::of_request(LIMIT);
+                for piece in bytes.chunks(size) {
+                    let _ = units.push(Bytes::copy_from_slice(piece));
+                    while units.next().unwrap().is_some() {}
+                }
+                assert_eq!(units.is_in_frame(), is_cut, "{bytes:x?}");
+            }
         }
+        // RFC 9114 section 6.2: a unidirectional stream may end within its type.
+        let mut units = Units::of_unidirectional(LIMIT);
+        let _ = units.push(Bytes::from_static(&[0x40]));
+        assert!(units.next().unwrap().is_none() && !units.is_in_frame());
     }
 }

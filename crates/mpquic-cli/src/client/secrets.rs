@@ -84,7 +84,8 @@ impl Secrets {
         // An invalid port must not become the default port.
         let named = parse_url(&format!("https://{authority}/")).ok();
         let named = named.as_ref().and_then(Uri::authority).map(server);
-        let server = named.ok_or("expected a port from 0 to 65535 behind the colon")?;
+        let server =
+            named.ok_or("expected HOST[:PORT] at its beginning, with a port from 0 to 65535")?;
         let credential: Credential = credential
             .trim()
             .parse()

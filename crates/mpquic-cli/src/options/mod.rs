@@ -298,6 +298,11 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
     mpquic_cc::by_name(name).map(Controller)
 }
 
+/// True for the characters of a port with its colon.
+fn is_of_port(character: char) -> bool {
+    character == ':' || character.is_ascii_digit()
+}
+
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     if !text.contains("://") && text.starts_with(|c: char| c.is_alphanumeric() || c == '[') {
         return Err(format!("the URL has no scheme; expected https://{text}"));
@@ -325,7 +330,12 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     if let Err(Unusable::Wrong(told)) = hosts::literal(uri.host().unwrap_or_default()) {
         return Err(told);
     }
-    let behind = authority.rsplit(']').next().unwrap_or_default();
+    // RFC 3986 section 3.2.2: brackets are around the whole host. The parser takes `[::1]host` for `[::1]`.
+    let behind = match authority.split_once(']') {
+        None if !authority.contains('[') => authority,
+        Some((literal, port)) if literal.starts_with('[') && port.chars().all(is_of_port) => port,
+        _ => return Err(expected.to_owned()),
+    };
     match behind.rsplit_once(':') {
         None => Ok(uri),
         // RFC 3986 section 3.2.3: no port means the default one.
@@ -367,6 +377,9 @@ mod tests {
             "https://example.org:+4433/",
             "https://[::1]:x/",
             "https://[::1]:+5/",
+            "https://[::1]host/",
+            "https://host[::1]/",
+            "https://a:1b:2[::1]/",
             "example.org/file",
             "https:///file",
             "https://:5/",

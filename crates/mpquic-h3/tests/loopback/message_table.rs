@@ -63,6 +63,8 @@ pub(crate) enum Outcome {
 use Outcome::{Closed, Malformed, Taken};
 
 const UNEXPECTED: Outcome = Closed(Code::H3_FRAME_UNEXPECTED);
+/// A stream ends within a frame.
+const CUT: Outcome = Closed(Code::H3_FRAME_ERROR);
 const UNDECODABLE: Outcome = Closed(Code::QPACK_DECOMPRESSION_FAILED);
 
 /// A frame of a message.
@@ -81,8 +83,10 @@ enum Part {
     /// The fields of an ordinary message, and these, behind another spelling of the frame type and of the prefix.
     Spelled(&'static [u8], &'static [u8], Lines<'static>),
     Data(usize),
+    /// Bytes as they are.
+    Bytes(&'static [u8]),
 }
-use Part::{Base, But, Data, Fields, Headers, Spelled, With, Without};
+use Part::{Base, But, Bytes, Data, Fields, Headers, Spelled, With, Without};
 
 impl Part {
     /// As part of a message whose ordinary fields are these.
@@ -105,6 +109,7 @@ impl Part {
             Headers(section) => frame(&[HEADERS], section),
             Spelled(kind, prefix, more) => headers(kind, prefix, &[base, more].concat()),
             Data(length) => data(length),
+            Bytes(bytes) => bytes.to_vec(),
         }
     }
 }
@@ -276,7 +281,47 @@ const BOTH: &[Row] = &[
         Taken,
     ),
     ("no content", &[Base(&[("content-length", "0")])], Taken),
+    (
+        "a frame type that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0xa5, 0xfe])],
+        CUT,
+    ),
+    (
+        "a frame length that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0x21])],
+        CUT,
+    ),
+    (
+        "an unknown frame that is cut",
+        &[Base(&[]), Data(5), Bytes(&[0x21, 5, 0])],
+        CUT,
+    ),
+    (
+        "trailers that are cut",
+        &[Base(&[]), Data(5), Bytes(&[1, 5, 0, 0])],
+        CUT,
+    ),
     ("trailers", &[Base(&[]), Data(5), Fields(TRAILERS)], Taken),
+    (
+        "a frame type that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0xa5, 0xfe])],
+        CUT,
+    ),
+    (
+        "a frame length that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0x21])],
+        CUT,
+    ),
+    (
+        "an unknown frame that is cut",
+        &[Base(&[]), Data(5), Bytes(&[0x21, 5, 0])],
+        CUT,
+    ),
+    (
+        "trailers that are cut",
+        &[Base(&[]), Data(5), Bytes(&[1, 5, 0, 0])],
+        CUT,
+    ),
     ("trailers alone", &[Base(&[]), Fields(TRAILERS)], Taken),
     (
         "a pseudo-field in trailers",
