@@ -198,11 +198,13 @@ impl Units {
 
     /// True inside of a frame, its header included.
     pub(crate) fn is_in_frame(&self) -> bool {
-        match self.next {
-            Next::StreamType | Next::Unframed => false,
-            Next::Data(_) => true,
-            Next::FrameType | Next::FrameLength(_) | Next::Payload { .. } => !self.begun.is_empty(),
-        }
+        let has_frames = !matches!(self.next, Next::StreamType | Next::Unframed);
+        self.is_in_data() || has_frames && !self.begun.is_empty()
+    }
+
+    /// True inside of the payload of a DATA frame.
+    pub(crate) fn is_in_data(&self) -> bool {
+        matches!(self.next, Next::Data(_))
     }
 
     /// A frame but DATA is complete.
