@@ -752,3 +752,33 @@ fn a_missing_file_keeps_no_other_file_from_the_server() {
     assert_exit(&output, 3);
     assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
 }
+
+/// The server says which of its limits it is, and the tool which option sets the limit.
+#[test]
+fn refusals_name_the_limit_and_the_option() {
+    let (served, source) = directories(b"old");
+    let large = source.path().join("large");
+    fs::write(&large, data((2 << 20) + 1)).unwrap();
+    let told = |options: &[&str]| {
+        let server = Server::start(served.path(), options);
+        let output = put(&server, "/new", &large, &[]);
+        assert_exit(&output, 7);
+        stderr(&output)
+    };
+    let size = told(&["--allow-put", "--max-put-size", "2"]);
+    assert!(
+        size.contains("413 Payload Too Large: the server takes files of up to 2 MiB; "),
+        "{size}"
+    );
+    assert!(size.contains("--max-put-size"), "{size}");
+    let all = told(&["--allow-put", "--max-put-total", "1"]);
+    assert!(
+        all.contains("507 Insufficient Storage: its limit of all uploads is reached"),
+        "{all}"
+    );
+    let none = told(&[]);
+    assert!(
+        none.contains("405 Method Not Allowed") && none.contains("--allow-put"),
+        "{none}"
+    );
+}
