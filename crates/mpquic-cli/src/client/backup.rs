@@ -138,12 +138,20 @@ fn addresses_of(
 /// Marks the paths that are backups.
 pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
     for report in paths.iter_mut().filter(|report| report.state == "active") {
-        let path = connection.path(PathId(report.id));
-        let status = path.and_then(|path| path.status().ok());
-        if status.is_some_and(|(ours, _)| ours == PathStatus::Backup) {
-            report.state = "backup".into();
+        if is_backup(connection, PathId(report.id)) {
+            report.state = BACKUP.into();
         }
     }
+}
+
+/// The state of an active path that stands by.
+pub(crate) const BACKUP: &str = "backup";
+
+/// True for a path that stands by, as this side decided.
+pub(crate) fn is_backup(connection: &Connection, path: PathId) -> bool {
+    let path = connection.path(path);
+    let status = path.and_then(|path| path.status().ok());
+    status.is_some_and(|(ours, _)| ours == PathStatus::Backup)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! The client's side of HTTP/3.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
-use http::header::{ACCEPT, CONTENT_LENGTH, IF_RANGE, RANGE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, IF_RANGE, RANGE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Request, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
@@ -23,6 +25,9 @@ use crate::text::stamp::Stamp;
 const MAX_FIELDS: u32 = 64 << 10;
 /// Most interim responses before the final response.
 const MAX_INTERIM: usize = 16;
+/// Most bytes of a server's explanation that are shown, and how long the client waits for it.
+const MAX_WORDS: usize = 200;
+const WORDS: Duration = Duration::from_secs(1);
 
 /// The stream of a request and its response.
 type Stream = RequestStream<BidiStream<mpquic_h3::Body>, mpquic_h3::Body>;
@@ -158,10 +163,15 @@ impl Put {
         while self.heard.interim < MAX_INTERIM {
             if let Some(answer) = self.heard.answer.take() {
                 let answer = answer.map_err(|error| failed(&self.connection, error))?;
-                return match answer.status() {
-                    status if status.is_success() => Ok(answer.into_parts().0.headers),
-                    status => Err(RequestError::Status(status)),
-                };
+                let (answer, ()) = answer.into_parts();
+                if answer.status.is_success() {
+                    return Ok(answer.headers);
+                }
+                let status = answer.status;
+                return Err(match self.heard.words(&answer.headers).await {
+                    Some(words) => RequestError::Explained(status, words),
+                    None => RequestError::Status(status),
+                });
             }
             self.heard.more().await;
         }
@@ -170,6 +180,28 @@ impl Put {
 }
 
 impl Heard {
+    /// The first line of an answer in plain text, if it is short and comes soon.
+    async fn words(&mut self, fields: &HeaderMap) -> Option<String> {
+        let kind = fields.get(CONTENT_TYPE)?.to_str().ok()?;
+        if !kind.starts_with("text/plain") {
+            return None;
+        }
+        let mut text = Vec::new();
+        let read = async {
+            while text.len() <= MAX_WORDS
+                && let Ok(Some(mut data)) = self.recv.recv_data().await
+            {
+                let data = data.copy_to_bytes(data.remaining().min(MAX_WORDS + 1));
+                text.extend_from_slice(&data);
+            }
+        };
+        // What has come until then is enough, or nothing.
+        let _ = tokio::time::timeout(WORDS, read).await;
+        let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = str::from_utf8(line).ok()?.trim();
+        (!line.is_empty() && line.len() <= MAX_WORDS).then(|| line.to_owned())
+    }
+
     /// Waits for the next response. Waits for ever if no further response matters before the end of
     /// the body.
     async fn more(&mut self) {
@@ -462,8 +494,38 @@ mod tests {
         let sent = async { while put.send(piece.clone()).await.unwrap() {} };
         soon(sent).await;
         let refused = soon(put.finish()).await.unwrap_err();
-        let told = "the server answered 405 Method Not Allowed";
+        let told = "the server answered 405 Method Not Allowed: only GET and HEAD, as the server runs \
+                    without --allow-put";
         assert_eq!(refused.to_string(), told);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_has_a_short_explanation_or_none() {
+        let (short, long) = ("y".repeat(200), "y".repeat(201));
+        for (text, is_plain, told) in [
+            ("no room\nat all", true, ": no room"),
+            (" \n", true, ""),
+            ("", true, ""),
+            (&short, true, &format!(": {short}")),
+            (&long, true, ""),
+            ("<p>no room", false, ""),
+        ] {
+            // RFC 9204 section 4.5 and appendix A: the status by its name, and the type of the content as a whole.
+            let kind = if is_plain { 53 } else { 52 };
+            let fields = [&b"\0\0\x5f\x09\x03413"[..], &[0xc0 | kind]].concat();
+            let length = u16::try_from(text.len()).unwrap() | 0x4000;
+            let mut answer = [&[1, fields.len() as u8], &fields[..], &[0]].concat();
+            answer.extend(length.to_be_bytes());
+            answer.extend(text.bytes());
+            let served = Served::blunt(Alpn::H3, answer);
+            let connection = served.connect(1 << 20).await;
+            let client = Client::new(connection, false, std::future::pending());
+            let client = soon(client).await.unwrap();
+            let mut put = soon(client.put(&file(), None)).await.unwrap();
+            let refused = soon(put.finish()).await.unwrap_err();
+            let expected = format!("the server answered 413 Payload Too Large{told}");
+            assert_eq!(refused.to_string(), expected);
+        }
     }
 
     #[tokio::test]

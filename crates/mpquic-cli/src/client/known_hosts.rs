@@ -1,6 +1,6 @@
 //! Servers trusted at the first contact, and their certificates.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ impl KnownHosts {
         if let Some(directory) = self.path.parent() {
             state::make_directory(directory)?;
         }
-        let mut file = File::options().append(true).create(true).open(&self.path)?;
+        let mut file = state::append_private(&self.path)?;
         // A single write, because other processes may append lines at the same time.
         file.write_all(format!("{server} {certificate}\n").as_bytes())
     }
@@ -89,6 +89,22 @@ mod tests {
         // The first line of a server counts, so a later line replaces nothing.
         known.add("a:1", two).unwrap();
         assert_eq!(known.find("a:1"), Ok(Some(one)));
+    }
+
+    /// The file says which servers the user knows.
+    #[cfg(unix)]
+    #[test]
+    fn only_its_user_can_read_a_new_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known");
+        let known = KnownHosts::new(Some(&path)).unwrap();
+        for number in 0..2 {
+            known.add("a:1", Fingerprint([number; 32])).unwrap();
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub(crate) enum RequestError {
     },
     #[error("the server answered {0}")]
     Status(StatusCode),
+    /// With the server's words about it.
+    #[error("the server answered {0}: {1}")]
+    Explained(StatusCode, String),
     /// The requested part begins after the end of the file.
     #[error("the server answered 416 Range Not Satisfiable")]
     PastEnd { length: Option<u64> },
@@ -138,9 +141,20 @@ impl RequestError {
                 _ => false,
             },
             Self::Refused(code) => matches!(*code, REJECTED | GIVEN_UP),
-            Self::Status(status) => matches!(status.as_u16(), 429 | 502..=504),
+            Self::Status(status) | Self::Explained(status, _) => {
+                matches!(status.as_u16(), 429 | 502..=504)
+            }
             Self::Stalled(_) | Self::Gone | Self::Cancelled => true,
             _ => false,
+        }
+    }
+
+    /// The status of the answer that refuses a request.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::NotFound => Some(StatusCode::NOT_FOUND),
+            Self::Status(status) | Self::Explained(status, _) => Some(*status),
+            _ => None,
         }
     }
 
@@ -150,6 +164,7 @@ impl RequestError {
             | Self::Refused(_)
             | Self::Redirected { .. }
             | Self::Status(_)
+            | Self::Explained(..)
             | Self::PastEnd { .. } => Cause::Refused,
             Self::Unsupported(_) => Cause::Other,
             _ => Cause::Broken,

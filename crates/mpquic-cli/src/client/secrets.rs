@@ -37,7 +37,11 @@ impl SecretsArgs {
 
 /// Credentials, each for one server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Secrets(Vec<(Server, HeaderValue)>);
+pub(crate) struct Secrets {
+    /// Their file; `None` without `--credentials`.
+    file: Option<PathBuf>,
+    lines: Vec<(Server, HeaderValue)>,
+}
 
 /// A host name in lower case, and a port.
 type Server = (String, u16);
@@ -67,7 +71,10 @@ impl Secrets {
                 })
             })
             .collect();
-        Ok(Self(secrets?))
+        Ok(Self {
+            file: Some(path.to_owned()),
+            lines: secrets?,
+        })
     }
 
     fn line(line: &str) -> Result<(Server, HeaderValue), String> {
@@ -96,14 +103,34 @@ impl Secrets {
     /// Adds the credential for the server of this URL, unless `-H` has set the field. The URL must name the server
     /// that gets the request.
     pub(crate) fn add_to(&self, url: &Uri, fields: &mut HeaderMap) {
-        let Some(server) = url.authority().map(server) else {
-            return;
-        };
-        let found = self.0.iter().find(|(of, _)| *of == server);
-        if let Some((_, credential)) = found
+        if let Some(credential) = self.of(url)
             && !fields.contains_key(AUTHORIZATION)
         {
             fields.insert(AUTHORIZATION, credential.clone());
+        }
+    }
+
+    /// The credential for the server of this URL.
+    fn of(&self, url: &Uri) -> Option<&HeaderValue> {
+        let server = url.authority().map(server)?;
+        let found = self.lines.iter().find(|(of, _)| *of == server);
+        found.map(|(_, credential)| credential)
+    }
+
+    /// What the user can do after the answer 401 of the server of this URL. `fields` are those of `-H`.
+    pub(crate) fn hint(&self, url: &Uri, fields: &HeaderMap) -> String {
+        if fields.contains_key(AUTHORIZATION) {
+            return "the server does not accept the Authorization of -H".to_owned();
+        }
+        let Some(file) = self.file.as_deref().map(Path::display) else {
+            return "--credentials FILE sends the password or token of a user".to_owned();
+        };
+        let (host, port) = url.authority().map(server).unwrap_or_default();
+        match self.of(url) {
+            Some(_) => format!(
+                "the server does not accept the name and password, or the token, of {host}:{port} in {file}"
+            ),
+            None => format!("{file} has no line for {host}:{port}"),
         }
     }
 }
@@ -172,6 +199,26 @@ mod tests {
         ] {
             assert_eq!(shown(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn after_an_answer_401_the_user_learns_why() {
+        let url: Uri = "https://Host:4433/x".parse().unwrap();
+        let told = |secrets: &Secrets| secrets.hint(&url, &HeaderMap::new());
+        let none = "--credentials FILE sends the password or token of a user";
+        assert_eq!(told(&Secrets::default()), none);
+        let other = read("host bearer abc", 0o600).unwrap();
+        assert!(told(&other).ends_with("/file has no line for host:4433"));
+        let wrong = read("host:4433 bearer abc", 0o600).unwrap();
+        let wrong = told(&wrong);
+        assert!(
+            wrong.contains("does not accept") && wrong.contains("of host:4433 in "),
+            "{wrong}"
+        );
+        assert!(!wrong.contains("abc"), "the token stays secret");
+        let mut fields = HeaderMap::new();
+        fields.insert(AUTHORIZATION, HeaderValue::from_static("mine"));
+        assert!(other.hint(&url, &fields).ends_with("Authorization of -H"));
     }
 
     #[test]

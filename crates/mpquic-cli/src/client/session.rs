@@ -31,7 +31,7 @@ use crate::options::cost::{Cost, prices};
 use crate::options::drill;
 use crate::options::hosts::{self, Unusable};
 use crate::options::identity::Identity;
-use crate::options::origin::{self, absent};
+use crate::options::origin::{self, Use, absent};
 use crate::options::reach::Reach;
 use crate::options::trust::{Trust, Verifier};
 use crate::options::{Alpn, DATAGRAM_BUFFER, Local};
@@ -164,6 +164,27 @@ impl Session {
     }
 }
 
+/// Tells the user which interfaces and addresses of options are not there.
+fn say_absent(args: &Reach, purpose: &Purpose<'_>, priced: &[Local]) -> Result<(), Failure> {
+    let excluded = args.exclude.iter().cloned().map(Local::Interface);
+    let excluded: Vec<_> = excluded.collect();
+    let weighed = purpose.weights.iter().map(|weight| &weight.from);
+    let started = args.local.iter().chain(weighed);
+    let named = started.map(|origin| (origin, Use::Start));
+    let named = named.chain(excluded.iter().map(|origin| (origin, Use::Exclude)));
+    let named = named.chain(purpose.backup.iter().map(|origin| (origin, Use::Backup)));
+    let named = named.chain(priced.iter().map(|origin| (origin, Use::Cost)));
+    let named = named.filter(|(_, for_what)| for_what.spares() || !purpose.quiet);
+    let named: Vec<_> = named.collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    for told in absent(named.into_iter(), &origin::listed()?) {
+        screen::say(format_args!("mpquic: {told}"));
+    }
+    Ok(())
+}
+
 /// Decides which paths are used, as the options say. The scheduler follows `weights`.
 fn path_manager(purpose: &Purpose<'_>, weights: &SplitWeights) -> Arc<dyn PathManagerFactory> {
     let mut manager = path_managers::default();
@@ -195,14 +216,7 @@ impl<'a> Sessions<'a> {
         backup::check(args, "--backup", purpose.backup)?;
         let priced: Vec<_> = purpose.costs.iter().map(|cost| cost.from.clone()).collect();
         backup::check(args, "--cost", &priced)?;
-        if !purpose.quiet {
-            let weighed = purpose.weights.iter().map(|weight| &weight.from);
-            let named = args.local.iter().chain(purpose.backup).chain(&priced);
-            let named = named.chain(weighed);
-            for told in absent(named, &origin::listed()?) {
-                screen::say(format_args!("mpquic: {told}"));
-            }
-        }
+        say_absent(args, &purpose, &priced)?;
         let provider = args.connections.tls.provider();
         let trust = args.trust.trust();
         let verifier = Verifier::new(&trust, provider)?;

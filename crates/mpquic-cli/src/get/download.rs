@@ -86,6 +86,8 @@ pub(crate) struct Download<'a> {
     version: Version,
     /// Bytes that were there at the beginning.
     resumed_at: u64,
+    /// The user does not know yet whether the server goes on behind them.
+    is_untold: bool,
     /// How much of the file was there at most.
     pub(crate) reached: Reached,
     /// The connection's protocol, and the counters of its paths when it began.
@@ -159,6 +161,7 @@ impl<'a> Download<'a> {
             have,
             version: begun.version,
             resumed_at: have,
+            is_untold: have > 0,
             reached: Reached::new(have, started),
             protocol: None,
             before: Counters::default(),
@@ -171,13 +174,17 @@ impl<'a> Download<'a> {
         }
         if let Some(why) = begun.useless {
             download.say_restart(&format!("the existing part cannot be continued, {why}"));
-        } else if have > 0 {
-            download.say(format_args!(
-                "continuing after the {} that are there",
-                size(have)
-            ));
         }
         Ok(download)
+    }
+
+    /// Tells the user once that the download goes on with an earlier one. Before the answer, the
+    /// server may have another version of the file.
+    fn say_continued(&mut self) {
+        if std::mem::take(&mut self.is_untold) {
+            let have = size(self.have);
+            self.say(format_args!("continuing after the {have} that are there"));
+        }
     }
 
     /// Tells the user, unless that is not wanted.
@@ -240,6 +247,7 @@ impl<'a> Download<'a> {
                 Err(Ended::Request(RequestError::PastEnd { length })) => {
                     if *length == Some(self.have) {
                         // All of it was there.
+                        self.say_continued();
                         return Ok(());
                     }
                     self.restart("the file has changed on the server").await?;
@@ -263,6 +271,7 @@ impl<'a> Download<'a> {
         self.say_restart(why);
         self.have = 0;
         self.resumed_at = 0;
+        self.is_untold = false;
         self.version = Version::default();
         let restarted = self.sink.restart().await;
         restarted.map_err(|error| self.cannot_write(&error))
@@ -304,6 +313,7 @@ impl<'a> Download<'a> {
             };
             self.restart(why).await?;
         }
+        self.say_continued();
         if is_whole {
             self.version.stamp.clone_from(&response.stamp);
         }

@@ -1,9 +1,11 @@
 //! Downloads one URL: its requests one after the other, until the file is complete or retries are
 //! over.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::client::content::has_rest;
 use crate::client::protocol::{Ask, RequestError};
@@ -15,6 +17,7 @@ use crate::get::download::{Download, Ended, Treatment};
 use crate::get::sink::Destination;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
 use crate::report::{Counters, Report, size};
 use crate::text::count::count;
 
@@ -27,6 +30,9 @@ pub(crate) struct Plan {
     pub(crate) treatment: Treatment,
     /// How long to try again while nothing arrives.
     pub(crate) retry: Duration,
+    /// Of several files at a time, the first one tells the user of an outage: true from then on until a request has an
+    /// answer again. `None` if each file tells the user, or none.
+    pub(crate) outage: Option<Arc<AtomicBool>>,
     pub(crate) max_redirects: u32,
     /// The SHA-256 of the file.
     pub(crate) expected: Option<[u8; 32]>,
@@ -67,6 +73,9 @@ impl Fetch<'_> {
                     connected,
                     early_data,
                 }) => {
+                    if let Some(outage) = &plan.outage {
+                        outage.store(false, Relaxed);
+                    }
                     let report = download
                         .finish(&connected.connection, plan.expected)
                         .await?;
@@ -92,10 +101,7 @@ impl Fetch<'_> {
                 }
             }
             let is_temporary = was_connected && self.is_temporary(&ended);
-            let has_rest = match &ended {
-                Ended::Request(error) => has_rest(&ask, Err(error)),
-                Ended::Failed(_) => true,
-            };
+            let (hint, has_rest) = self.hint(&ask, &ended);
             let mut failure = Failure::from(ended);
             if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
                 failure = Cause::Broken.failed(failure.message());
@@ -105,19 +111,50 @@ impl Fetch<'_> {
                 false => None,
             };
             let Some((pause, is_first)) = next else {
-                let hint = download.leave().await;
-                return Err(failure.and(hint.filter(|_| has_rest)));
+                let rest = download.leave().await.filter(|_| has_rest);
+                return Err(failure.and(rest).and(hint));
             };
             if let Some(json) = &plan.treatment.json {
                 json.retry(self.url, &failure, download.have());
             }
             if is_first {
-                let message = failure.message();
-                let have = size(download.have());
-                download.say(format_args!("{message}; trying again, {have} are there"));
+                self.say_again(&download, failure.message());
             }
             self.sessions.give_up().await;
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// What the user can do after this end, and whether --continue could get the rest.
+    fn hint(&self, ask: &Ask, ended: &Ended) -> (Option<String>, bool) {
+        match ended {
+            Ended::Request(error) => {
+                let has_rest = has_rest(ask, Err(error));
+                match error {
+                    RequestError::ServerFailed if has_rest => {
+                        let told = "the same command fetches the new version".to_owned();
+                        (Some(told), false)
+                    }
+                    RequestError::Status(StatusCode::UNAUTHORIZED) => {
+                        let told = self.plan.secrets.hint(&ask.url, &self.plan.fields);
+                        (Some(told), has_rest)
+                    }
+                    _ => (None, has_rest),
+                }
+            }
+            Ended::Failed(_) => (None, true),
+        }
+    }
+
+    /// Tells the user that the request is sent again.
+    fn say_again(&self, download: &Download<'_>, message: &str) {
+        let have = size(download.have());
+        download.say(format_args!("{message}; trying again, {have} are there"));
+        if let Some(outage) = &self.plan.outage
+            && !outage.swap(true, Relaxed)
+        {
+            let url = self.url;
+            screen::say(format_args!("mpquic: {url}: {message}; trying again"));
         }
     }
 

@@ -66,6 +66,22 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
 }
 
+/// The file name with these bytes, which are not UTF-8; `None` for separators, control characters, and systems other than
+/// Unix.
+pub(crate) fn of_bytes(name: Vec<u8>) -> Option<OsString> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStringExt as _;
+        let is_other = |byte: &u8| *byte == b'/' || byte.is_ascii_control();
+        (!name.iter().any(is_other)).then(|| OsString::from_vec(name))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = name;
+        None
+    }
+}
+
 /// The same for names in lists, byte for byte: a file on Unix may have control characters in its name.
 fn is_plain_name(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
@@ -77,7 +93,7 @@ fn is_plain_name(name: &OsStr) -> bool {
     name.len() <= LONGEST_NAME && is_possible
 }
 
-/// True for a name that the part of another file, or the note about it, may have meanwhile.
+/// True for a name that the part of one of these files, or the note about it, may have meanwhile.
 pub(crate) fn is_part(name: &OsStr, names: &HashSet<Vec<u8>>) -> bool {
     wholes(name.as_encoded_bytes()).any(|whole| names.contains(whole))
 }

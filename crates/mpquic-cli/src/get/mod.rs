@@ -13,8 +13,10 @@ pub(crate) mod part_name;
 mod pieces;
 pub(crate) mod sink;
 pub(crate) mod tree;
+pub(crate) mod unfinished_directories;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,13 +31,14 @@ use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
 use crate::get::json::{Json, JsonOutput};
 use crate::get::left::Left;
-use crate::get::listed_name::is_plain;
+use crate::get::listed_name::{is_plain, of_bytes};
 use crate::get::note_key::NoteKey;
 use crate::get::part_name::wholes;
 use crate::get::sink::Destination;
 use crate::get::tree::{Common, Place, Tree};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
+use crate::process::state;
 use crate::process::umask::umask;
 use crate::rate::pace::Pace;
 use crate::report::Report;
@@ -152,6 +155,7 @@ async fn fetch_trees(
             },
             quiet: args.quiet,
             is_live: args.live.is_shown(),
+            state: state::state_directory(),
             common: Common::default(),
         };
         result = result.and(tree.fetch().await);
@@ -196,6 +200,10 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
                 .map(|what| Arc::new(JsonOutput::new(what, args.interval, to_stdout(args)))),
         },
         retry: Duration::from_secs(args.patience.retry_time),
+        outage: {
+            let is_told = (parallel > 1 || args.recursive) && !args.quiet && !args.live.is_shown();
+            is_told.then(Arc::default)
+        },
         // The content of a directory is on its own server.
         max_redirects: if args.recursive {
             0
@@ -352,20 +360,24 @@ fn directory(args: &Get, url: &Uri) -> Result<Destination, Failure> {
 }
 
 /// The last part of a URL.
-fn name(url: &Uri) -> Option<String> {
+fn name(url: &Uri) -> Option<OsString> {
     name_of(url.path())
 }
 
 /// The last part of a path, decoded unless it would no longer be one plain name.
-fn name_of(path: &str) -> Option<String> {
+fn name_of(path: &str) -> Option<OsString> {
     let last = path.rsplit('/').next().unwrap_or_default();
-    let decoded = percent_decode(last).and_then(|name| String::from_utf8(name).ok());
-    let decoded = decoded.filter(|name| is_plain(name));
-    decoded.or_else(|| Some(last.to_owned()).filter(|name| is_plain(name)))
+    let decoded = percent_decode(last).and_then(|name| match String::from_utf8(name) {
+        Ok(name) => is_plain(&name).then(|| name.into()),
+        Err(error) => of_bytes(error.into_bytes()),
+    });
+    decoded.or_else(|| is_plain(last).then(|| last.into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use clap::Parser;
 
     use super::*;
@@ -381,12 +393,25 @@ mod tests {
             ("https://host/..%2fsecret", Some("..%2fsecret")),
             ("https://host/%2e%2e", Some("%2e%2e")),
             ("https://host/a%0ab", Some("a%0ab")),
-            ("https://host/%ff", Some("%ff")),
             ("https://host/a/", None),
             ("https://host", None),
             ("https://host/..", None),
         ] {
-            assert_eq!(name(&url.parse().unwrap()).as_deref(), expected, "{url}");
+            let name = name(&url.parse().unwrap());
+            assert_eq!(name.as_deref(), expected.map(OsStr::new), "{url}");
+        }
+        // As `get -r` names a file that is not UTF-8.
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt as _;
+            for (url, expected) in [
+                ("https://host/a/f%ff", &b"f\xff"[..]),
+                ("https://host/%ff%0a", b"%ff%0a"),
+                ("https://host/%ff%2f..", b"%ff%2f.."),
+            ] {
+                let name = name(&url.parse().unwrap()).unwrap();
+                assert_eq!(name.as_bytes(), expected, "{url}");
+            }
         }
     }
 

@@ -316,6 +316,14 @@ fn shortened(path: &Path) -> PathBuf {
     path.with_file_name(format!("{shown}~{hash}"))
 }
 
+/// True if there is a part of this file, with its note, or with a note that another program wrote.
+pub(crate) fn has_part(path: &Path) -> bool {
+    let numbers = (1..=MOST).map(|number| Names::new(path, number));
+    let there = numbers.take_while(|names| fs::symlink_metadata(&names.part).is_ok());
+    let mut there = there.map(|names| names.note);
+    there.any(|note| fs::symlink_metadata(note).is_ok())
+}
+
 /// The names of the files whose part, or the note about it, may have this name.
 pub(crate) fn wholes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let note = name.strip_suffix(b".new").unwrap_or(name);

@@ -5,10 +5,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::header::ACCEPT;
@@ -26,8 +24,9 @@ use crate::get::fetch::{Fetch, Plan};
 use crate::get::listed_name::{is_part, taken};
 #[cfg(unix)]
 use crate::get::part_name::is_locked;
-use crate::get::part_name::not_followed;
+use crate::get::part_name::{has_part, not_followed};
 use crate::get::sink::{Destination, Memory};
+use crate::get::unfinished_directories::UnfinishedDirectories;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure, one_line};
 use crate::process::screen;
@@ -74,6 +73,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) quiet: bool,
     /// The live view tells how it goes.
     pub(crate) is_live: bool,
+    /// Where unfinished directories are noted for the next run.
+    pub(crate) state: Option<PathBuf>,
     pub(crate) common: Common,
 }
 
@@ -89,6 +90,8 @@ pub(crate) struct Common {
     /// The directory here, locked.
     #[cfg(unix)]
     held: OnceLock<File>,
+    /// The unfinished directories of this run and of interrupted runs.
+    unfinished: OnceLock<UnfinishedDirectories>,
 }
 
 /// A listed directory below the requested one. The directory's waiting entries share this value, so each
@@ -279,7 +282,8 @@ impl Tree<'_> {
                     made.extend(directory);
                     if let Err(failure) = waiting.extend(jobs, failures.len()) {
                         view.clear();
-                        return Err(failure.about(&self.root.url));
+                        result = Err(failure.about(&self.root.url));
+                        break;
                     }
                     failures
                 }
@@ -307,7 +311,7 @@ impl Tree<'_> {
             }
         }
         view.clear();
-        self.finish_directories(made);
+        self.finish_directories(made, result.is_ok());
         if !self.quiet && self.plan.treatment.json.is_none() {
             let seconds = (clock::now() - began).as_secs_f64();
             self.tell(count, here, seconds);
@@ -316,17 +320,24 @@ impl Tree<'_> {
     }
 
     /// Gives directories their times and permissions: those in others first.
-    fn finish_directories(&self, mut made: Vec<Made>) {
+    fn finish_directories(&self, mut made: Vec<Made>, is_all: bool) {
         made.sort_by_key(|made| std::cmp::Reverse(made.dir.upwards().count()));
+        let mut finished = Vec::new();
         for Made { dir, attributes } in made {
             let path = self.path_of(&dir);
             match not_followed(File::options().read(true)).open(&path) {
-                Ok(file) => attributes.give_to(&file),
+                Ok(file) => {
+                    attributes.give_to(&file);
+                    finished.push(path);
+                }
                 Err(error) => {
                     let shown = one_line(&path.to_string_lossy());
                     tracing::warn!(%error, "the time of {shown}");
                 }
             }
+        }
+        if let Some(unfinished) = self.common.unfinished.get() {
+            unfinished.finish(finished.iter().map(PathBuf::as_path), is_all);
         }
     }
 
@@ -417,15 +428,22 @@ impl Tree<'_> {
         let mut page = self.page(&pages, lists).await?;
         let is_chosen = within.is_none();
         let is_new = make_directory(&at.path, attributes.mode.is_some(), is_chosen)?;
-        #[cfg(unix)]
         if is_chosen {
+            #[cfg(unix)]
             self.hold(&at.path)?;
+            let unfinished = UnfinishedDirectories::read(self.state.as_deref(), &at.path);
+            let _ = self.common.unfinished.set(unfinished);
         }
+        let unfinished = self.common.unfinished.get();
+        if is_new && let Some(unfinished) = unfinished {
+            unfinished.add(&at.path);
+        }
+        let is_unfinished = || unfinished.is_some_and(|it| it.contains(&at.path));
         let dir = Arc::new(Dir {
             within,
             list: page.digest,
         });
-        let is_ours = !is_chosen && (is_new || self.plan.treatment.replace);
+        let is_ours = !is_chosen && (is_new || self.plan.treatment.replace || is_unfinished());
         if is_ours && !is_new {
             let with_files = |there: Attributes| there.and_mode(FOR_FILES);
             change_mode(&at.path, with_files);
@@ -463,11 +481,12 @@ impl Tree<'_> {
             self.count_list(dir.list)?;
         }
         // No file is another one's part, whichever comes first.
+        let fetched = self.fetched(&at.path, &jobs);
         jobs.retain(|job| {
             let Some(name) = job.entry.as_ref().map(|(_, name)| name) else {
                 return true;
             };
-            let is_part = is_part(name, &names);
+            let is_part = is_part(name, &fetched);
             if is_part {
                 let shown = name.to_string_lossy();
                 let told = format!(
@@ -479,6 +498,34 @@ impl Tree<'_> {
             !is_part
         });
         Ok(Done::Listed(jobs, failures, made))
+    }
+
+    /// The names of the files of a directory that this run fetches, or that another command fetches now.
+    fn fetched(&self, directory: &Path, jobs: &[Job]) -> HashSet<Vec<u8>> {
+        let files = jobs.iter().filter_map(|job| match job {
+            Job {
+                entry: Some((_, name)),
+                what: What::Fetch(entry),
+            } => Some((name, *entry)),
+            _ => None,
+        });
+        let fetched = files.filter(|(name, entry)| {
+            let path = directory.join(&***name);
+            self.is_fetched(&path, *entry) || has_part(&path)
+        });
+        fetched
+            .map(|(name, _)| name.as_encoded_bytes().to_vec())
+            .collect()
+    }
+
+    /// True unless the file stays as it is here: because it is equal, or in the way.
+    fn is_fetched(&self, path: &Path, entry: Entry) -> bool {
+        let treatment = &self.plan.treatment;
+        let is_kept = || treatment.resume && is_here(path, entry);
+        match fs::symlink_metadata(path) {
+            Ok(there) => treatment.replace && there.is_file() && !is_kept(),
+            Err(_) => true,
+        }
     }
 
     /// Locks the directory against another `get -r`, to keep the files of two commands apart.
@@ -603,7 +650,7 @@ impl Tree<'_> {
             }
             Ok(_) if !replace => {
                 let told = format!(
-                    "{} exists already; --overwrite replaces it",
+                    "{} exists already; --overwrite replaces it, and --continue fetches only files that differ",
                     at.path.display()
                 );
                 return Err(Cause::File.failed(told));

@@ -30,10 +30,40 @@ pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Itera
     std::iter::once(named).chain(addresses)
 }
 
+/// What an option does with the paths from its interface or address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Paths start there: `--local` and `--weight`.
+    Start,
+    /// No path starts there: `--exclude`.
+    Exclude,
+    /// Paths from there stand by: `--backup`.
+    Backup,
+    /// Paths from there have a cost: `--cost`.
+    Cost,
+}
+
+impl Use {
+    /// True if the user relies on the option to spare a link: a wrong name is told even to a user who wants only errors.
+    pub(crate) fn spares(self) -> bool {
+        !matches!(self, Self::Start)
+    }
+
+    /// The option in front of what it names, and what happens later.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Start => ("", "paths start there once it"),
+            Self::Exclude => ("--exclude ", "no path starts there once it"),
+            Self::Backup => ("--backup ", "its paths stand by once it"),
+            Self::Cost => ("--cost ", "its paths have the cost once it"),
+        }
+    }
+}
+
 /// Words about the interfaces without a usable address among these, and about the addresses that this machine does
 /// not have, each once.
 pub(crate) fn absent<'a>(
-    origins: impl Iterator<Item = &'a Local>,
+    origins: impl Iterator<Item = (&'a Local, Use)>,
     listed: &[InterfaceAddress],
 ) -> Vec<String> {
     let starts = |at: &InterfaceAddress| {
@@ -44,18 +74,20 @@ pub(crate) fn absent<'a>(
         )
     };
     let mut absent = Vec::new();
-    for origin in origins {
+    for (origin, for_what) in origins {
+        let (option, later) = for_what.words();
         let mut of_it = listed.iter().filter(|listed| origin.is(listed));
         let told = match origin {
+            // An interface that is down has the right name.
+            Local::Interface(_) if for_what == Use::Exclude && of_it.next().is_some() => None,
             Local::Interface(name) => (!of_it.any(starts))
-                .then(|| format!("{name} has no address yet; paths start there once it has one")),
-            Local::Address(ip) => (!is_here(*ip, listed)).then(|| {
-                format!("{ip} is no address of this machine yet; paths start there once it is")
-            }),
+                .then(|| format!("{option}{name} has no address yet; {later} has one")),
+            Local::Address(ip) => (!is_here(*ip, listed))
+                .then(|| format!("{option}{ip} is no address of this machine yet; {later} is")),
             Local::OnLink(ip, link) => of_it
                 .next()
                 .is_none()
-                .then(|| format!("{link} does not have {ip} yet; paths start there once it has")),
+                .then(|| format!("{option}{link} does not have {ip} yet; {later} has")),
         };
         absent.extend(told.filter(|told| !absent.contains(told)));
     }
@@ -107,10 +139,39 @@ mod tests {
         ];
         let origins = ["eth0", "wwan0", "eth1", "wg0", "away0", "away0"];
         let origins = origins.map(|name| Local::Interface(name.to_owned()));
-        let told = absent(origins.iter(), &listed);
+        let of = |origins: &[Local], for_what| {
+            absent(origins.iter().map(|origin| (origin, for_what)), &listed)
+        };
+        let told = of(&origins, Use::Start);
         let once = "has no address yet; paths start there once it has one";
         let expected = ["wwan0", "eth1", "away0"].map(|name| format!("{name} {once}"));
         assert_eq!(told, expected);
+        // The message names the option that spares a link. --exclude works for an interface without an address.
+        let once = "has no address yet";
+        for (for_what, expected) in [
+            (
+                Use::Exclude,
+                &[
+                    "--exclude away0 has no address yet; no path starts there once it has one"
+                        .to_owned(),
+                ][..],
+            ),
+            (
+                Use::Backup,
+                &["wwan0", "eth1", "away0"].map(|name| {
+                    format!("--backup {name} {once}; its paths stand by once it has one")
+                }),
+            ),
+            (
+                Use::Cost,
+                &["wwan0", "eth1", "away0"].map(|name| {
+                    format!("--cost {name} {once}; its paths have the cost once it has one")
+                }),
+            ),
+        ] {
+            assert_eq!(of(&origins, for_what), expected);
+            assert!(for_what.spares() && !Use::Start.spares());
+        }
         let ip: Ipv6Addr = "fe80::1".parse().unwrap();
         let mut at = any.clone();
         (at.name, at.ip) = ("eth0".to_owned(), ip.into());
@@ -121,7 +182,7 @@ mod tests {
             Local::OnLink(ip, "eth0".to_owned()),
             Local::OnLink(ip, "wwan0".to_owned()),
         ];
-        let told = absent(addresses.iter(), &[at]);
+        let told = absent(addresses.iter().map(|it| (it, Use::Start)), &[at]);
         let expected = [
             "192.0.2.77 is no address of this machine yet; paths start there once it is",
             "wwan0 does not have fe80::1 yet; paths start there once it has",

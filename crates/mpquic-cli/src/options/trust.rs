@@ -188,7 +188,11 @@ impl Verifier {
         let (named, hint) = match &self.authorities {
             _ if reason != UNKNOWN => (String::new(), ""),
             Some(path) => (format!(": neither is in --ca {}", path.display()), ""),
-            None => (String::new(), "or name its issuer with --ca PEM; "),
+            None => (
+                String::new(),
+                "or name its issuer with --ca PEM; or trust what the first contact shows with \
+                 --first-use; ",
+            ),
         };
         Some(format!(
             "the server's certificate is not trusted ({reason}{named}); if you know that its \
@@ -384,7 +388,8 @@ mod tests {
         let unknown = format!(
             "the server's certificate is not trusted (it is self-signed, or its issuer is \
              unknown); if you know that its fingerprint is right, use --pin {pin}; or name its \
-             issuer with --ca PEM; or check nothing with --insecure"
+             issuer with --ca PEM; or trust what the first contact shows with --first-use; or check \
+             nothing with --insecure"
         );
         let named = other.to_str().unwrap();
         let unnamed = format!(

@@ -15,6 +15,7 @@ use mpquic_core::{PathId, PathStats};
 use mpquic_tokio::{Connection, SendDatagramError};
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 
+use crate::client::backup::{BACKUP, is_backup};
 use crate::client::knock;
 use crate::client::protocol::RequestError;
 use crate::client::session::{Purpose, Sessions};
@@ -293,7 +294,6 @@ impl Measurement<'_> {
         let latencies = self.latencies.borrow();
         let samples = now.samples.saturating_sub(before.samples);
         let requests = samples as f64 / time.max(1e-9);
-        let paths = self.paths.borrow();
         Measured {
             test: self.test.name(),
             start: before.at,
@@ -305,8 +305,21 @@ impl Measurement<'_> {
             datagrams: is(&[Test::Datagrams]).then(|| datagrams(&self.tally.borrow())),
             latency: latencies.spread_since(before.samples),
             bufferbloat: None,
-            paths: paths.figures(&before.paths, &now.paths, time),
+            paths: self.figures(before, &now, time),
         }
+    }
+
+    /// The figures of the paths, which say what stands by.
+    fn figures(&self, before: &Reading, now: &Reading, time: f64) -> Vec<PathFigures> {
+        let paths = self.paths.borrow();
+        let mut figures = paths.figures(&before.paths, &now.paths, time);
+        let connection = &self.client.connection;
+        for path in figures.iter_mut().filter(|path| path.state == "active") {
+            if is_backup(connection, PathId(path.id)) {
+                path.state = BACKUP;
+            }
+        }
+        figures
     }
 
     /// Measures the latency of the smallest request, again and again.

@@ -16,6 +16,11 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     private().create(true).truncate(false).open(path)
 }
 
+/// Opens a file that only its owner can read, to add to its end.
+pub(crate) fn append_private(path: &Path) -> io::Result<File> {
+    private().append(true).create(true).open(path)
+}
+
 fn private() -> OpenOptions {
     let mut options = File::options();
     options.write(true);

@@ -54,8 +54,8 @@ const FOR_FILES: u32 = 0o700;
 #[command(after_help = examples::PUT)]
 pub(crate) struct Put {
     /// Target, as https://HOST[:PORT]/FILE. If it ends with a slash, each file keeps its own name
-    /// below it
-    #[arg(value_name = "URL", value_parser = parse_url)]
+    /// below it. In a name, write # as %23 and ? as %3F
+    #[arg(value_name = "URL", value_parser = parse_target)]
     url: Uri,
     /// Files to send; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -137,6 +137,19 @@ pub(crate) async fn run(args: Put, unfinished: &Unfinished) -> Result<(), Failur
     };
     sessions.close().await;
     result
+}
+
+/// A URL of the user that files get. A browser cuts a URL at `#`, and `?` begins a query: a file whose name has one of
+/// them would replace another file of the server.
+fn parse_target(text: &str) -> Result<Uri, String> {
+    for (sign, escape, what) in [('#', "%23", "fragment"), ('?', "%3F", "query")] {
+        if text.contains(sign) {
+            return Err(format!(
+                "the URL of an upload has no {what}; if the file's name has `{sign}`, write `{sign}` as {escape}"
+            ));
+        }
+    }
+    parse_url(text)
 }
 
 /// How files are sent, as the options say.
@@ -234,12 +247,18 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
             Err(failure) => course.fail(&failure.about(&item.url)),
         }
     }
-    finish_directories(sending, items, parallel, &mut course).await?;
+    if let Err(failure) = finish_directories(sending, items, parallel, &mut course).await {
+        course.fail(&failure);
+    }
     for path in &items.left_out {
         let told = "is left out: it is a link, a pipe, a socket or a device";
         course.fail(&Cause::Content.failed(format_args!("{} {told}", path.display())));
     }
-    let is_told = items.files.len() != 1 || course.there > 0;
+    let is_told = match items.files.len() {
+        0 => items.failures.is_empty() || !items.directories.is_empty(),
+        1 => course.there > 0,
+        _ => true,
+    };
     if is_told && !args.quiet && !args.json {
         let seconds = (clock::now() - began).as_secs_f64();
         let told = of_files(course.count, sending.total.bytes.load(Relaxed), seconds);
@@ -296,7 +315,12 @@ async fn make_directories(
     let mut listed = pin!(stream::iter(listed).buffer_unordered(parallel));
     let mut there = HashMap::new();
     while let Some(listed) = listed.next().await {
-        let (url, listed) = listed?;
+        let (url, listed) = match listed {
+            Ok(listed) => listed,
+            // Without the list, nothing is known to be there, and everything is sent.
+            Err(failure) if failure.cause() == Some(Cause::Refused) => continue,
+            Err(failure) => return Err(failure),
+        };
         there.extend(
             listed
                 .into_iter()

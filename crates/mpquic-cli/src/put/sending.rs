@@ -214,7 +214,7 @@ impl Sending<'_> {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
-        let hopeless = || failed.failure.clone().and(hint(failed.status, url));
+        let hopeless = || failed.failure.clone().and(self.hint(failed.status, url));
         let (pause, is_first) = next.ok_or_else(hopeless)?;
         if is_first && !self.quiet {
             let why = failed.failure.message();
@@ -223,6 +223,14 @@ impl Sending<'_> {
         self.sessions.give_up().await;
         tokio::time::sleep(pause).await;
         Ok(())
+    }
+
+    /// What the user, or the server's, can do after this status.
+    fn hint(&self, status: Option<StatusCode>, url: &Uri) -> Option<String> {
+        match status? {
+            StatusCode::UNAUTHORIZED => Some(self.secrets.hint(url, &HeaderMap::new())),
+            status => hint(status, url),
+        }
     }
 
     async fn client(
@@ -253,7 +261,7 @@ impl Sending<'_> {
         match self.ask(&client, &ask).await {
             Ok(_) => Ok(true),
             // RFC 4918 section 9.3.1: it is there.
-            Err(RequestError::Status(StatusCode::METHOD_NOT_ALLOWED)) => Ok(false),
+            Err(error) if error.status() == Some(StatusCode::METHOD_NOT_ALLOWED) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -454,11 +462,8 @@ impl From<RequestError> for Unsent {
     fn from(error: RequestError) -> Self {
         Self {
             is_temporary: error.is_temporary(),
-            is_refused: matches!(error, RequestError::Status(_) | RequestError::NotFound),
-            status: match error {
-                RequestError::Status(status) => Some(status),
-                _ => None,
-            },
+            is_refused: error.status().is_some(),
+            status: error.status(),
             failure: error.into(),
         }
     }
@@ -478,8 +483,8 @@ impl From<Failure> for Unsent {
 
 /// The reason for which `mpquic serve` may refuse a file with this status, and the option of the server that lets it take
 /// the file.
-fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
-    let option = match status? {
+fn hint(status: StatusCode, url: &Uri) -> Option<String> {
+    let option = match status {
         StatusCode::FORBIDDEN if needs_dot_files(url.path()) => {
             "takes names that begin with a dot if it is started with --dot-files"
         }
@@ -492,9 +497,8 @@ fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
         StatusCode::CONFLICT => {
             "has no directory for this file (`mpquic put -r` makes directories), or a directory of this name"
         }
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            "takes files of up to 1024 MiB, or of another size with --max-put-size"
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => "takes larger files with a larger --max-put-size",
+        StatusCode::METHOD_NOT_ALLOWED => "takes files if it is started with --allow-put",
         _ => return None,
     };
     Some(format!("`mpquic serve` {option}"))

@@ -93,20 +93,20 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
             });
             continue;
         }
-        let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
-        if !metadata.is_dir() {
-            let into_directory = url.path().ends_with('/');
-            let target = target(url, path, path.file_name())?;
-            items.add(path, target, &metadata, into_directory);
-            if into_directory && metadata.is_file() {
-                items.compare(url)?;
+        match single(url, path, recursive) {
+            Ok(None) => {}
+            Ok(Some((metadata, target))) => {
+                let into_directory = url.path().ends_with('/');
+                items.add(path, target, &metadata, into_directory);
+                if into_directory && metadata.is_file() {
+                    items.compare(url)?;
+                }
+                continue;
             }
-            continue;
-        }
-        if !recursive {
-            let error = io::Error::from(io::ErrorKind::IsADirectory);
-            let failure = cannot_read(path, &error);
-            return Err(failure.and(Some("--recursive sends directories".to_owned())));
+            Err(failure) => {
+                items.failures.push(failure);
+                continue;
+            }
         }
         if !url.path().ends_with('/') {
             return Err(Failure::usage(format!(
@@ -237,10 +237,7 @@ impl Items {
         // Not followed: a link may lead anywhere, even back here.
         let metadata = entry.metadata();
         let metadata = metadata.map_err(|error| cannot_read(&path, &error))?;
-        let no_name = |_| {
-            let path = path.display();
-            Cause::Content.failed(format_args!("{path} has a name that URLs cannot have"))
-        };
+        let no_name = |_| no_name(&path);
         if metadata.is_dir() {
             let url = directory_url(url, &entry.file_name()).map_err(no_name)?;
             self.directories.push(Directory {
@@ -261,6 +258,20 @@ impl Items {
     }
 }
 
+/// A named file, and where it goes; `None` for a directory that is to be sent.
+fn single(url: &Uri, path: &Path, recursive: bool) -> Result<Option<(Metadata, Uri)>, Failure> {
+    let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
+    match metadata.is_dir() {
+        true if recursive => Ok(None),
+        true => {
+            let error = io::Error::from(io::ErrorKind::IsADirectory);
+            let hint = "--recursive sends directories".to_owned();
+            Err(cannot_read(path, &error).and(Some(hint)))
+        }
+        false => Ok(Some((metadata, target(url, path, path.file_name())?))),
+    }
+}
+
 /// Where a file goes.
 fn target(url: &Uri, file: &Path, name: Option<&OsStr>) -> Result<Uri, Failure> {
     if !url.path().ends_with('/') {
@@ -270,7 +281,13 @@ fn target(url: &Uri, file: &Path, name: Option<&OsStr>) -> Result<Uri, Failure> 
         let file = file.display();
         Failure::usage(format!("{url} names no file, and {file} none to add"))
     })?;
-    below(url, &encode_name(name))
+    below(url, &encode_name(name)).map_err(|_| no_name(file))
+}
+
+/// A file whose name is too long for a URL.
+fn no_name(path: &Path) -> Failure {
+    let path = path.display();
+    Cause::Content.failed(format_args!("{path} has a name that URLs cannot have"))
 }
 
 fn directory_url(url: &Uri, name: &OsStr) -> Result<Uri, Failure> {
@@ -364,10 +381,33 @@ mod tests {
         };
         refused("https://host/a", &[&file, &file], true, "with a slash");
         refused("https://host/a", &[&directory], true, "with a slash");
-        refused("https://host/", &[&directory], false, "--recursive");
         let stdin = PathBuf::from("-");
         refused("https://host/", &[&file, &stdin], false, "(-)");
         refused("https://host/", &[&stdin], false, "names no file");
+    }
+
+    /// Whatever cannot be sent keeps nothing else from it.
+    #[test]
+    fn missing_files_and_directories_are_failures_beside_the_other_files() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("one"), "1").unwrap();
+        fs::write(path("two"), "2").unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        let named = ["one", "missing", "directory", "two"].map(path);
+        for (recursive, told) in [
+            (false, &["missing: ", "; --recursive sends directories"][..]),
+            (true, &["missing: "]),
+        ] {
+            let items = items(&url("https://host/"), &named, recursive).unwrap();
+            let files: Vec<_> = items.files.iter().map(|it| it.url.path()).collect();
+            assert_eq!((files, items.length), (vec!["/one", "/two"], Some(2)));
+            assert_eq!(items.failures.len(), told.len(), "{:?}", items.failures);
+            for (failure, told) in items.failures.iter().zip(told) {
+                assert_eq!(failure.code(), 3);
+                assert!(failure.message().contains(told), "{failure:?}");
+            }
+        }
     }
 
     #[test]

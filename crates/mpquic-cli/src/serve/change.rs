@@ -1,5 +1,6 @@
 //! The parts of a request that changes something: its client, its body and its answer.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
@@ -63,6 +64,8 @@ pub(crate) enum Taken {
     /// So many bytes of it are there.
     Part(StatusCode, u64),
     Refused(StatusCode, &'static str),
+    /// The server takes files of up to so many bytes.
+    TooLarge(u64),
 }
 
 impl Taken {
@@ -71,6 +74,7 @@ impl Taken {
             Self::Stored { is_new: true, .. } => StatusCode::CREATED,
             Self::Stored { is_new: false, .. } => StatusCode::NO_CONTENT,
             Self::Part(status, _) | Self::Refused(status, _) => *status,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
 
@@ -85,18 +89,20 @@ impl Taken {
     }
 
     /// What people are told.
-    pub(crate) fn told(&self) -> Option<&'static str> {
+    pub(crate) fn told(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Stored { is_new, .. } => is_new.then_some("stored\n"),
-            Self::Part(status, _) => {
-                (*status == StatusCode::CONFLICT).then_some("another part of the file is wanted\n")
+            Self::Stored { is_new, .. } => is_new.then_some("stored\n".into()),
+            Self::Part(status, _) => (*status == StatusCode::CONFLICT)
+                .then_some("another part of the file is wanted\n".into()),
+            Self::Refused(_, told) => Some((*told).into()),
+            Self::TooLarge(most) => {
+                let (size, unit) = match most.is_multiple_of(1 << 20) {
+                    true => (most >> 20, "MiB"),
+                    false => (*most, "bytes"),
+                };
+                Some(format!("the server takes files of up to {size} {unit}\n").into())
             }
-            Self::Refused(_, told) => Some(told),
         }
-    }
-
-    pub(crate) fn too_large() -> Self {
-        Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, "the file is too large\n")
     }
 }
 
@@ -117,7 +123,7 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
         ),
         UploadError::Full => (
             StatusCode::INSUFFICIENT_STORAGE,
-            "clients have stored as much as they may\n",
+            "its limit of all uploads is reached (--put-quota, --max-put-total)\n",
         ),
         // RFC 4918 section 9.3.1.
         UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
@@ -132,7 +138,7 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
                 }
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
                     StatusCode::INSUFFICIENT_STORAGE,
-                    "there is no room for it\n",
+                    "the disk of the server is full\n",
                 ),
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, "cannot write it\n"),
             }

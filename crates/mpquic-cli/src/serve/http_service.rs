@@ -127,7 +127,10 @@ impl<E: Exchange> Answer<'_, E> {
         if !matches!(*method, Method::GET | Method::HEAD) && change.is_none() {
             let (allowed, told) = match takes_files {
                 true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
-                false => ("GET, HEAD", "only GET and HEAD\n"),
+                false => (
+                    "GET, HEAD",
+                    "only GET and HEAD, as the server runs without --allow-put\n",
+                ),
             };
             let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
             return self.text(response, told).await;
@@ -226,7 +229,7 @@ impl<E: Exchange> Answer<'_, E> {
             .await?;
         let response = taken.add_fields(status(taken.status()));
         match taken.told() {
-            Some(told) => self.text(response, told).await,
+            Some(told) => self.text(response, &told).await,
             None => {
                 self.head(response).await?;
                 self.finish().await
@@ -391,13 +394,9 @@ impl<E: Exchange> Answer<'_, E> {
     }
 
     /// A short answer for people.
-    async fn text(
-        &mut self,
-        response: response::Builder,
-        text: &'static str,
-    ) -> Result<(), Refusal> {
+    async fn text(&mut self, response: response::Builder, text: &str) -> Result<(), Refusal> {
         let response = response.header(CONTENT_TYPE, "text/plain; charset=utf-8");
-        self.page(response, Bytes::from_static(text.as_bytes()))
+        self.page(response, Bytes::copy_from_slice(text.as_bytes()))
             .await
     }
 

@@ -276,7 +276,7 @@ mod tests {
         assert!(interim.0.is_empty());
         (
             taken.status().as_u16(),
-            taken.told().unwrap_or_default().to_owned(),
+            taken.told().unwrap_or_default().into_owned(),
         )
     }
 
@@ -304,9 +304,14 @@ mod tests {
                 &[("content-length", &*larger)][..],
                 &[1][..],
                 413,
-                "the file is too large\n",
+                "the server takes files of up to 1 MiB\n",
             ),
-            (&[], &[MOST, 1], 413, "the file is too large\n"),
+            (
+                &[],
+                &[MOST, 1],
+                413,
+                "the server takes files of up to 1 MiB\n",
+            ),
             (
                 &[("content-length", "3")],
                 &[2],

@@ -25,6 +25,7 @@ pub(crate) mod observer;
 pub(crate) mod perf;
 pub(crate) mod precondition;
 pub(crate) mod receiving;
+pub(crate) mod rest_of_body;
 pub(crate) mod rights;
 pub(crate) mod send_file;
 pub(crate) mod succession;
@@ -251,6 +252,14 @@ impl Renewable {
     }
 }
 
+/// The files that the server reads again.
+fn read_again(has_credentials: bool) -> &'static str {
+    match has_credentials {
+        true => "credentials, and certificate",
+        false => "certificate",
+    }
+}
+
 /// Reads the files again after each SIGHUP: certificate and key for new connections, credentials
 /// for new requests. Faulty files change nothing.
 async fn reload(
@@ -264,7 +273,8 @@ async fn reload(
         observer.reopen_log();
         match renewable.renew(args) {
             Ok(fingerprint) => {
-                tracing::info!("read again: credentials, and certificate {fingerprint}");
+                let what = read_again(args.rights.credentials.is_some());
+                tracing::info!("read again: {what} {fingerprint}");
             }
             Err(failure) => tracing::error!("nothing changes: {}", failure.message()),
         }
@@ -523,6 +533,12 @@ mod tests {
     fn clients_that_acknowledge_nothing_keep_little_data() {
         let transport = transport(&arguments(&[])).unwrap();
         assert_eq!(transport.initial_send_window, 64 << 10);
+    }
+
+    #[test]
+    fn the_log_names_only_files_that_are_read_again() {
+        assert_eq!(read_again(false), "certificate");
+        assert_eq!(read_again(true), "credentials, and certificate");
     }
 
     #[test]

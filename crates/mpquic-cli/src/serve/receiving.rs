@@ -30,7 +30,7 @@ pub(crate) async fn take(
     };
     let most = session.source.max_upload().unwrap_or_default();
     if announced.is_some_and(|announced| announced > most) {
-        return Ok(Taken::too_large());
+        return Ok(Taken::TooLarge(most));
     }
     let path = request.uri().path().to_owned();
     let condition = Precondition::of(&session.source, request);
@@ -101,7 +101,7 @@ pub(crate) async fn take_rest(
     let announced = first.or(announced);
     if announced.is_some_and(|announced| announced > most) {
         upload.forget();
-        return Ok(Taken::too_large());
+        return Ok(Taken::TooLarge(most));
     }
     receive(client, request, body, upload, announced).await
 }
@@ -178,7 +178,7 @@ async fn write(
             }
             if upload.length() + batch.len() as u64 > most {
                 upload.forget();
-                return Ok(Err(Taken::too_large()));
+                return Ok(Err(Taken::TooLarge(most)));
             }
         }
         let write = move || match upload.write(&batch) {

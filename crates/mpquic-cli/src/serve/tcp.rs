@@ -29,6 +29,7 @@ use crate::serve::drain::Draining;
 use crate::serve::http_service;
 use crate::serve::limits;
 use crate::serve::observer::Observer;
+use crate::serve::rest_of_body::outlast;
 use crate::serve::rights::{Caller, Rights};
 use crate::serve::send_file::{Exchange, Outlet, Refusal, Session};
 
@@ -274,7 +275,7 @@ async fn answer(
             head: Some(head),
             pieces,
         };
-        let _in_use = session.limits.in_use();
+        let in_use = session.limits.in_use();
         let answer = http_service::answer(&session, &request, &mut exchange, &mut body);
         let answered = memory.keep(answer).await;
         let answered = answered.unwrap_or_else(|stalled| Err(stalled.into()));
@@ -285,7 +286,12 @@ async fn answer(
             Err(Refusal::Cancelled) => session.limits.on_cancelled(),
             _ => false,
         };
-        drop(exchange);
+        let is_answered = answered.is_ok() && request.version() == Version::HTTP_2;
+        drop((exchange, in_use));
+        // Waiting bodies count as open requests, up to the limit of a connection.
+        if is_answered && activity.borrow().open <= session.limits.most_requests() {
+            outlast(&mut body).await;
+        }
         activity.send_modify(|activity| {
             activity.open -= 1;
             activity.is_over |= is_over;
@@ -434,6 +440,9 @@ impl Body for Pieces {
         SizeHint::with_exact(self.left)
     }
 }
+
+#[cfg(test)]
+mod refused;
 
 /// A service whose connections are in memory, for the economy of attacks.
 #[cfg(all(test, target_os = "linux"))]

@@ -176,3 +176,54 @@ fn more_is_paid_where_the_rate_is_not_reached() {
     let at = states.iter().position(|state| *state == "backup");
     assert_eq!(states[at.unwrap()..], ["backup", "active"], "{events:?}");
 }
+
+/// A user who wants only errors still relies on the option that spares a link.
+#[test]
+fn options_that_spare_an_absent_link_are_told() {
+    let (served, _) = directories(b"x");
+    let server = Server::start(served.path(), &[]);
+    for (option, value, told) in [
+        (
+            "--exclude",
+            "absent0",
+            "mpquic: --exclude absent0 has no address yet; no path starts there once it has one\n",
+        ),
+        (
+            "--backup",
+            "absent0",
+            "mpquic: --backup absent0 has no address yet; its paths stand by once it has one\n",
+        ),
+        (
+            "--cost",
+            "absent0=3",
+            "mpquic: --cost absent0 has no address yet; its paths have the cost once it has one\n",
+        ),
+    ] {
+        let output = server.get("/file", &["-q", "-o", "-", option, value]);
+        assert_exit(&output, 0);
+        assert_eq!(stderr(&output), told);
+    }
+}
+
+#[test]
+fn measurements_show_which_path_stands_by() {
+    let server = Server::perf(&[]);
+    let address = server.address.to_string();
+    let line = [
+        "perf",
+        &address,
+        "--pin",
+        &server.pin,
+        "--test",
+        "upload",
+        "--time",
+        "1",
+    ];
+    let more = ["--interval", "0", "--backup", "127.0.0.2", "--json"];
+    let output = run(&[&line[..], &more, &TWO].concat());
+    assert_exit(&output, 0);
+    let reports = reports(&output);
+    let [first, second] = carried(reports.last().unwrap(), "bytes_sent");
+    assert_eq!(first.2, "active");
+    assert!(["backup", "suspect"].contains(&&*second.2), "{second:?}");
+}

@@ -29,6 +29,20 @@ fn every_command_has_a_man_page() {
         // What only tests use stays hidden.
         assert!(!page.contains("drill"), "{name}");
     }
+    // Of an option with a value, the synopsis shows the value.
+    let page = fs::read_to_string(directory.join("mpquic-put.1")).unwrap();
+    let synopsis = page
+        .split(".SH")
+        .find(|section| section.contains("SYNOPSIS"));
+    let synopsis = synopsis.unwrap().replace('\\', "");
+    for form in [
+        "[--rate RATE]",
+        "[--local ADDR|IFACE]...",
+        "[--recursive]",
+        " URL FILE...",
+    ] {
+        assert!(synopsis.contains(form), "{form}: {synopsis}");
+    }
     let file = target.path().join("file");
     fs::write(&file, "").unwrap();
     let output = run(&["man", file.to_str().unwrap()]);

@@ -689,3 +689,96 @@ fn a_closed_standard_input_is_refused() {
         assert_eq!(stored, content, "{input}");
     }
 }
+
+/// A fragment would be cut off, and the file before it replaced.
+#[test]
+fn a_target_with_a_fragment_or_a_query_is_refused() {
+    let (served, source) = directories(b"old");
+    let file = source.path().join("new");
+    fs::write(&file, "new").unwrap();
+    fs::create_dir(served.path().join("sub")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    for (path, more, told) in [
+        ("/file#2", &[][..], "write `#` as %23"),
+        ("/sub/#2/", &["-r"], "write `#` as %23"),
+        ("/file?2", &[], "write `?` as %3F"),
+        ("/sub/?2", &["-r"], "write `?` as %3F"),
+    ] {
+        let output = put(&server, path, &file, more);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+    assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
+    assert_eq!(names(&served.path().join("sub")), [""; 0]);
+    assert_exit(&put(&server, "/file%232%3F", &file, &[]), 0);
+    assert_eq!(names(served.path()), ["file", "file#2?", "sub"]);
+}
+
+#[test]
+fn a_missing_file_keeps_no_other_file_from_the_server() {
+    let (served, source) = directories(b"old");
+    let path = |name: &str| source.path().join(name).to_str().unwrap().to_owned();
+    for name in ["one", "two"] {
+        fs::write(path(name), name).unwrap();
+    }
+    fs::create_dir(path("directory")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let url = server.url("/");
+    let [one, missing, directory, two] = ["one", "missing", "directory", "two"].map(path);
+    for (more, lines) in [(&[][..], 3), (&["-r"], 2)] {
+        let line = [
+            "put",
+            "--pin",
+            &server.pin,
+            &url,
+            &one,
+            &missing,
+            &directory,
+            &two,
+        ];
+        let output = run(&[&line[..], more].concat());
+        assert_exit(&output, 3);
+        let told = stderr(&output);
+        assert!(told.contains(&format!("cannot read {missing}: ")), "{told}");
+        assert_eq!(told.lines().count(), lines, "{told}");
+        let summary = told.lines().last().unwrap();
+        assert!(summary.starts_with(&format!("{url}: 2 files, ")), "{told}");
+        for name in ["one", "two"] {
+            fs::remove_file(served.path().join(name)).unwrap();
+        }
+    }
+    // Alone, it is all that is told.
+    let output = run(&["put", "--pin", &server.pin, &url, &missing]);
+    assert_exit(&output, 3);
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+}
+
+/// The server says which of its limits it is, and the tool which option sets the limit.
+#[test]
+fn refusals_name_the_limit_and_the_option() {
+    let (served, source) = directories(b"old");
+    let large = source.path().join("large");
+    fs::write(&large, data((2 << 20) + 1)).unwrap();
+    let told = |options: &[&str]| {
+        let server = Server::start(served.path(), options);
+        let output = put(&server, "/new", &large, &[]);
+        assert_exit(&output, 7);
+        stderr(&output)
+    };
+    let size = told(&["--allow-put", "--max-put-size", "2"]);
+    assert!(
+        size.contains("413 Payload Too Large: the server takes files of up to 2 MiB; "),
+        "{size}"
+    );
+    assert!(size.contains("--max-put-size"), "{size}");
+    let all = told(&["--allow-put", "--max-put-total", "1"]);
+    assert!(
+        all.contains("507 Insufficient Storage: its limit of all uploads is reached"),
+        "{all}"
+    );
+    let none = told(&[]);
+    assert!(
+        none.contains("405 Method Not Allowed") && none.contains("--allow-put"),
+        "{none}"
+    );
+}

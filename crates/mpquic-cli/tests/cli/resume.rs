@@ -354,3 +354,31 @@ fn a_part_that_a_server_made_up_is_not_continued() {
     assert!(fs::read(target.path().join("copy")).unwrap() == content);
     assert_eq!(reports(&output)[0].get("resumed_at"), None);
 }
+
+/// While the server sends it, the file changes: what is here is of no use, and the next run says so once.
+#[test]
+fn after_a_change_the_same_command_fetches_the_new_version() {
+    let (served, target) = directories(&data(8_000_000));
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
+    let get = Get::start(&server, target.path(), &[]);
+    get.wait_for(2_000_000);
+    let newer = [b"new".to_vec(), data(7_999_997)].concat();
+    fs::write(served.path().join("file"), &newer).unwrap();
+    let output = get.end();
+    assert_exit(&output, 8);
+    let told = stderr(&output);
+    assert!(
+        told.ends_with("may have changed there; the same command fetches the new version\n"),
+        "{told}"
+    );
+    let server = fast(server, served.path());
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(
+        told.contains("the file has changed on the server: starting over"),
+        "{told}"
+    );
+    assert!(!told.contains("continuing after"), "{told}");
+    assert!(fs::read(target.path().join("copy")).unwrap() == newer);
+}

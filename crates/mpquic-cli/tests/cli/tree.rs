@@ -421,3 +421,128 @@ fn what_is_neither_file_nor_directory_is_named() {
     assert_eq!(told.lines().count(), 3, "{told}");
     assert_eq!(names(&into), ["plain", "within"]);
 }
+
+/// What the tool made, it finishes: another run does so after the first one was killed.
+#[cfg(unix)]
+#[test]
+fn directories_of_a_killed_run_get_their_times_and_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let (served, target) = directories(b"x");
+    let tree = served.path().join("tree");
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    fs::write(tree.join("sub/deep/file"), data(4_000_000)).unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for name in ["sub/deep", "sub"] {
+        let directory = fs::File::open(tree.join(name)).unwrap();
+        directory.set_modified(time).unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        directory.set_permissions(mode).unwrap();
+    }
+    let slow = Server::start(served.path(), &["--rate", "8M"]);
+    let mut first = mpquic(&["get", "-q", "-r", "--pin", &slow.pin, &slow.url("/tree/")])
+        .args(["--output-dir", target.path().to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    let into = target.path().join("tree");
+    crate::wait_for_bytes(&into.join("sub/deep/file.part"), 100_000);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    drop(slow);
+    // A directory of the user stays as the user made it.
+    fs::create_dir_all(tree.join("own")).unwrap();
+    fs::create_dir(into.join("own")).unwrap();
+    let own = fs::Permissions::from_mode(0o710);
+    fs::set_permissions(into.join("own"), own).unwrap();
+    let mode = |name: &str| {
+        let metadata = fs::metadata(into.join(name)).unwrap();
+        metadata.permissions().mode() & 0o7777
+    };
+    assert_eq!(mode("sub"), 0o700, "nobody else sees what is not complete");
+    let server = Server::start(served.path(), &[]);
+    let output = get(
+        &server,
+        "/tree/",
+        target.path(),
+        &["--preserve-permissions"],
+    );
+    assert_exit(&output, 0);
+    for name in ["sub", "sub/deep"] {
+        assert_eq!(mode(name), 0o755, "{name}");
+        let modified = fs::metadata(into.join(name)).unwrap().modified();
+        assert_eq!(modified.unwrap(), time, "{name}");
+    }
+    assert_eq!(mode("own"), 0o710);
+    // They belong to the user now.
+    fs::set_permissions(into.join("sub"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_exit(&get(&server, "/tree/", target.path(), &[]), 0);
+    assert_eq!(mode("sub"), 0o700);
+}
+
+/// While a file arrives, its part has the name; afterwards nobody needs the name.
+#[test]
+fn a_file_with_the_name_of_a_part_arrives_after_the_other_file() {
+    let (served, target) = directories(b"content");
+    fs::write(served.path().join("file.part"), "of another program").unwrap();
+    fs::create_dir(served.path().join("directory")).unwrap();
+    fs::write(served.path().join("directory.part"), "file").unwrap();
+    let server = Server::start(served.path(), &[]);
+    let into = target.path().join("into");
+    let get = |more: &[&str]| {
+        let options = ["-r", "-o", into.to_str().unwrap()];
+        server.get("/", &[&options[..], more].concat())
+    };
+    let output = get(&[]);
+    assert_exit(&output, 3);
+    assert!(
+        stderr(&output).contains("`file.part` is left out"),
+        "{output:?}"
+    );
+    assert_eq!(names(&into), ["directory", "directory.part", "file"]);
+    assert_exit(&get(&["--continue"]), 0);
+    assert_eq!(
+        fs::read(into.join("file.part")).unwrap(),
+        b"of another program"
+    );
+    for more in [&[][..], &["--continue"]] {
+        assert_exit(&get(more), 0);
+    }
+    // What is in the way is refused, and both ways to replace it are named.
+    fs::write(into.join("file"), "other").unwrap();
+    let output = get(&[]);
+    assert_exit(&output, 3);
+    let told = stderr(&output);
+    assert!(
+        told.contains("--overwrite") && told.contains("--continue"),
+        "{told}"
+    );
+}
+
+/// Many files wait for the server: the outage is told once.
+#[test]
+fn an_outage_is_told_once_for_all_files() {
+    let (served, target) = directories(b"x");
+    for number in 0..8 {
+        fs::write(served.path().join(format!("{number}")), data(1_000_000)).unwrap();
+    }
+    let mut server = Server::start(served.path(), &["--rate", "8M"]);
+    let url = server.url("/");
+    let into = target.path().join("into");
+    let child = mpquic(&["get", "-r", "--insecure", &url])
+        .args(["-o", into.to_str().unwrap()])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let has_begun = || {
+        let mut parts = (0..8).map(|number| into.join(format!("{number}.part")));
+        parts.any(|part| fs::metadata(part).is_ok_and(|part| part.len() > 100_000))
+    };
+    crate::wait_until("bytes", has_begun);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let _server = Server::start_on(&server.address.to_string(), served.path(), &[]);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    let again = told.lines().filter(|line| line.ends_with("; trying again"));
+    assert_eq!(again.count(), 1, "{told}");
+}

@@ -119,6 +119,32 @@ fn users_read_and_write_by_their_rights() {
         println!("{command} {who} {path}");
         world.expect(command, who, path, refusal);
     }
+    let address = world.server.address;
+    let other = world.at("other");
+    write_private(&other, "host:1 bearer abc\n");
+    for (who, path, told) in [
+        (
+            "nobody",
+            "/file",
+            "--credentials FILE sends the password or token of a user".to_owned(),
+        ),
+        (
+            "other",
+            "/file",
+            format!("{} has no line for {address}", other.display()),
+        ),
+        (
+            "wrong",
+            "/file",
+            format!("of {address} in {}", world.at("wrong").display()),
+        ),
+    ] {
+        // More wrong credentials would have to wait.
+        for command in ["get", "put"] {
+            let output = world.run(command, who, path);
+            assert!(stderr(&output).contains(&told), "{output:?}");
+        }
+    }
     let new = fs::read(world.served.path().join("alice/new")).unwrap();
     assert_eq!(new, b"new content");
     assert_eq!(names(&world.served.path().join("pub")), ["file"]);

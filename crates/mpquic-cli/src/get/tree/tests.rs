@@ -114,6 +114,7 @@ fn plan() -> Plan {
             json: None,
         },
         retry: std::time::Duration::from_secs(1),
+        outage: None,
         max_redirects: 0,
         expected: None,
     }
@@ -130,6 +131,7 @@ fn tree<'a>(plan: &'a Plan, sessions: &'a Sessions<'a>, root: Place) -> Tree<'a>
         umask: 0,
         quiet: true,
         is_live: false,
+        state: None,
         common: Common::default(),
     }
 }

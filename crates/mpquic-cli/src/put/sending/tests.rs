@@ -158,7 +158,7 @@ fn some_failures_are_temporary() {
 fn options_of_the_server_are_hinted_at() {
     let hinted = |status: u16, url: &'static str| {
         let status = StatusCode::from_u16(status).unwrap();
-        hint(Some(status), &Uri::from_static(url)).unwrap_or_default()
+        hint(status, &Uri::from_static(url)).unwrap_or_default()
     };
     for url in [
         "https://host/a/.git/b",
@@ -181,8 +181,10 @@ fn options_of_the_server_are_hinted_at() {
     assert!(hinted(413, "https://host/a").contains("--max-put-size"));
     assert!(hinted(403, "https://host/a/b").contains("the server's user"));
     assert!(hinted(414, "https://host/a").contains("255 bytes"));
+    assert!(hinted(405, "https://host/a").contains("--allow-put"));
+    // The server's own words tell which limit it is.
+    assert!(!hinted(413, "https://host/a").contains("1024"));
     assert_eq!(hinted(507, "https://host/.a"), "");
-    assert_eq!(hint(None, &Uri::from_static("https://host/.a")), None);
 }
 
 fn temporary(content: &[u8]) -> tempfile::NamedTempFile {

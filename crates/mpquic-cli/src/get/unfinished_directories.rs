@@ -1,0 +1,199 @@
+//! Directories that an interrupted `get -r` has made: a note in a directory of the user's programs, so that the next run
+//! gives them their times and permissions.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::process::clock;
+use crate::process::state;
+use crate::text::hex::hex;
+
+/// Most bytes of a note that are read: a line for each of a million directories.
+const LONGEST: u64 = 128 << 20;
+/// How long a note is of use.
+const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The directories of one target directory. Without a place for the note, or after an error, nothing is noted: the note
+/// only spares the user a `chmod`.
+#[derive(Debug, Default)]
+pub(crate) struct UnfinishedDirectories {
+    note: Option<PathBuf>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// The lines of the note: directories of this run and of earlier ones.
+    lines: BTreeSet<String>,
+    file: Option<File>,
+}
+
+impl UnfinishedDirectories {
+    /// The directories that earlier runs have made in `root` and not finished. `state` is the directory of the notes.
+    pub(crate) fn read(state: Option<&Path>, root: &Path) -> Self {
+        let Some((state, root)) = state.zip(fs::canonicalize(root).ok()) else {
+            return Self::default();
+        };
+        let name = hex(&Sha256::digest(root.as_os_str().as_encoded_bytes()));
+        let note = state.join("directories").join(name);
+        let lines = match is_old(&note) {
+            Ok(false) => read_lines(&note).unwrap_or_default(),
+            _ => BTreeSet::new(),
+        };
+        let held = Mutex::new(Held { lines, file: None });
+        Self {
+            note: Some(note),
+            held,
+        }
+    }
+
+    /// True for a directory that this tool has made, and has not finished.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        let line = fs::symlink_metadata(path).map(|metadata| line(path, &metadata));
+        line.is_ok_and(|line| self.held().lines.contains(&line))
+    }
+
+    /// Another directory was made.
+    pub(crate) fn add(&self, path: &Path) {
+        if let Err(error) = self.try_add(path) {
+            tracing::debug!(%error, "a directory is not noted");
+        }
+    }
+
+    fn try_add(&self, path: &Path) -> io::Result<()> {
+        let Some(note) = &self.note else {
+            return Ok(());
+        };
+        let line = line(path, &fs::symlink_metadata(path)?);
+        let mut held = self.held();
+        if held.file.is_none() {
+            let directory = note.parent().unwrap_or(Path::new("."));
+            state::make_directory(directory)?;
+            remove_old(directory)?;
+            held.file = Some(written(note, &held.lines)?);
+        }
+        if let Some(file) = &mut held.file {
+            file.write_all(format!("{line}\n").as_bytes())?;
+        }
+        held.lines.insert(line);
+        Ok(())
+    }
+
+    /// These directories have their times and permissions. With `is_all`, the run has met all directories.
+    pub(crate) fn finish<'a>(&self, paths: impl Iterator<Item = &'a Path>, is_all: bool) {
+        let Some(note) = &self.note else {
+            return;
+        };
+        let mut held = self.held();
+        if held.lines.is_empty() {
+            return;
+        }
+        for path in paths {
+            if let Ok(metadata) = fs::symlink_metadata(path) {
+                held.lines.remove(&line(path, &metadata));
+            }
+        }
+        held.file = None;
+        let result = match is_all || held.lines.is_empty() {
+            true => fs::remove_file(note),
+            false => written(note, &held.lines).map(drop),
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "the note of directories stays");
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells a directory from another one that has its name later.
+fn line(path: &Path, metadata: &Metadata) -> String {
+    let name = Sha256::digest(path.file_name().unwrap_or_default().as_encoded_bytes());
+    let name = hex(name.get(..8).unwrap_or_default());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        format!("{} {} {name}", metadata.dev(), metadata.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        format!("{:?} {name}", metadata.created().ok())
+    }
+}
+
+fn read_lines(note: &Path) -> io::Result<BTreeSet<String>> {
+    let mut text = String::new();
+    File::open(note)?.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// A note with these lines, to which more can be added.
+fn written(note: &Path, lines: &BTreeSet<String>) -> io::Result<File> {
+    let mut file = state::open_private(note)?;
+    file.set_len(0)?;
+    let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+fn is_old(note: &Path) -> io::Result<bool> {
+    let modified = fs::symlink_metadata(note)?.modified()?;
+    let age = clock::time_of_day().duration_since(modified);
+    Ok(age.is_ok_and(|age| age > LIFETIME))
+}
+
+fn remove_old(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if is_old(&path).unwrap_or(false) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_known_to_the_next_run_until_they_are_finished() {
+        let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let read = || UnfinishedDirectories::read(Some(state.path()), root.path());
+        let path = |name: &str| root.path().join(name);
+        for name in ["one", "two", "other"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        let first = read();
+        first.add(&path("one"));
+        first.add(&path("two"));
+        let known = |run: &UnfinishedDirectories| {
+            ["one", "two", "other", "missing"].map(|name| run.contains(&path(name)))
+        };
+        assert_eq!(known(&read()), [true, true, false, false]);
+        let elsewhere = UnfinishedDirectories::read(Some(state.path()), state.path());
+        assert_eq!(known(&elsewhere), [false; 4]);
+        assert_eq!(
+            known(&UnfinishedDirectories::read(None, root.path())),
+            [false; 4]
+        );
+        // A run that has met one of them, and made another.
+        let second = read();
+        second.add(&path("other"));
+        assert_eq!(known(&read()), [true, true, true, false]);
+        second.finish([path("one")].iter().map(PathBuf::as_path), false);
+        assert_eq!(known(&read()), [false, true, true, false]);
+        read().finish([path("two")].iter().map(PathBuf::as_path), true);
+        assert_eq!(known(&read()), [false; 4]);
+        let notes = fs::read_dir(state.path().join("directories")).unwrap();
+        assert_eq!(notes.count(), 0);
+    }
+}
