@@ -1,7 +1,7 @@
 //! A client's connections, one after the other, which resume each other's TLS sessions.
 
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use mpquic_tokio::{
 use tokio::sync::{Mutex, TryLockError};
 
 use crate::client::backup;
-use crate::client::interfaces::{Usable, usable};
+use crate::client::interfaces::{Usable, no_route, unspecified, usable};
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::live::Live;
@@ -169,7 +169,10 @@ fn say_absent(args: &Reach, purpose: &Purpose<'_>, priced: &[Local]) -> Result<(
     let excluded = args.exclude.iter().cloned().map(Local::Interface);
     let excluded: Vec<_> = excluded.collect();
     let weighed = purpose.weights.iter().map(|weight| &weight.from);
+    // Another option has words of its own for the same interface.
+    let is_told = |origin: &&Local| purpose.backup.contains(origin) || priced.contains(origin);
     let started = args.local.iter().chain(weighed);
+    let started = started.filter(|origin| !is_told(origin));
     let named = started.map(|origin| (origin, Use::Start));
     let named = named.chain(excluded.iter().map(|origin| (origin, Use::Exclude)));
     let named = named.chain(purpose.backup.iter().map(|origin| (origin, Use::Backup)));
@@ -734,39 +737,10 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     }
 }
 
-/// A message if the system knows no way to any of a server's addresses from where this endpoint starts.
-fn no_route(endpoint: &Endpoint, servers: &[SocketAddr]) -> Option<String> {
-    let mut locals: Vec<_> = endpoint.local_addrs().iter().map(SocketAddr::ip).collect();
-    locals.sort_unstable();
-    locals.dedup();
-    if servers
-        .iter()
-        .any(|server| knock::has_route(&locals, *server))
-    {
-        return None;
-    }
-    let locals: Vec<_> = locals.iter().map(IpAddr::to_string).collect();
-    Some(format!(
-        "this machine has no route to it from {}: `mpquic paths` lists the addresses for --local",
-        locals.join(", ")
-    ))
-}
-
 /// For messages.
 fn listed(addresses: &[SocketAddr]) -> String {
     let addresses: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
     addresses.join(", ")
-}
-
-/// The unspecified address of the servers' IP version; `None` if they have both versions.
-fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
-    if servers.iter().all(SocketAddr::is_ipv4) {
-        Some(Ipv4Addr::UNSPECIFIED.into())
-    } else if servers.iter().all(SocketAddr::is_ipv6) {
-        Some(Ipv6Addr::UNSPECIFIED.into())
-    } else {
-        None
-    }
 }
 
 /// A socket bound to an address of a network interface cannot reach a server on the same machine, nor one
