@@ -65,8 +65,14 @@ impl KnownHosts {
             state::make_directory(directory)?;
         }
         let mut file = state::append_private(&self.path)?;
+        // An editor may have left the last line without its end.
+        let there = fs::read(&self.path)?;
+        let end = match there.last() {
+            None | Some(b'\n') => "",
+            Some(_) => "\n",
+        };
         // A single write, because other processes may append lines at the same time.
-        file.write_all(format!("{server} {certificate}\n").as_bytes())
+        file.write_all(format!("{end}{server} {certificate}\n").as_bytes())
     }
 }
 
@@ -86,6 +92,11 @@ mod tests {
         assert_eq!(known.find("A:1"), Ok(Some(one)));
         assert_eq!(known.find("a:2"), Ok(Some(two)));
         assert_eq!(known.find("a:11"), Ok(None));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.trim_end()).unwrap();
+        known.add("a:3", one).unwrap();
+        assert_eq!(known.find("a:2"), Ok(Some(two)), "the last line had no end");
+        assert_eq!(known.find("a:3"), Ok(Some(one)));
         // The first line of a server counts, so a later line replaces nothing.
         known.add("a:1", two).unwrap();
         assert_eq!(known.find("a:1"), Ok(Some(one)));

@@ -519,7 +519,7 @@ impl<'a> Sessions<'a> {
                 false => "--local",
             };
             let none = format!(
-                "no address of {whose} has been there for {seconds} s; `mpquic paths` lists the addresses"
+                "no address of {whose} has been there for {seconds} s; --connect-timeout waits longer, and `mpquic paths` lists the addresses"
             );
             cannot_connect(&none)
         })?;

@@ -423,8 +423,9 @@ impl Source for Directory {
 
     fn set_attributes(&self, path: &str, sent: Sent) -> Result<(), UploadError> {
         let path = path_of(path);
-        let path = path.strip_suffix('/').unwrap_or(path);
-        self.place(path, sent)?.set_attributes()
+        let directory = path.strip_suffix('/');
+        let place = self.place(directory.unwrap_or(path), sent)?;
+        place.set_attributes(directory.is_some())
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {

@@ -36,6 +36,8 @@ pub(crate) enum UploadError {
     NoDirectory,
     #[error("a directory has that name")]
     IsDirectory,
+    #[error("a file has that name")]
+    IsFile,
     #[error("something has that name")]
     Exists,
     #[error("there is no such upload or file")]
@@ -376,11 +378,12 @@ impl Place {
         Ok(())
     }
 
-    /// Sets the attributes of the existing file or directory with this name.
-    pub(crate) fn set_attributes(&self) -> Result<(), UploadError> {
+    /// Sets the attributes of the existing file or directory with this name; with `is_directory`, of a directory only.
+    pub(crate) fn set_attributes(&self, is_directory: bool) -> Result<(), UploadError> {
         let of_owner = match self.directory.symlink_metadata(&self.name) {
             // The server must still find the files in the directory.
             Ok(there) if there.is_dir() => 0o500,
+            Ok(there) if there.is_file() && is_directory => return Err(UploadError::IsFile),
             Ok(there) if there.is_file() => 0,
             Ok(_) => return Err(UploadError::Forbidden),
             Err(_) => return Err(UploadError::Unknown),
@@ -539,15 +542,15 @@ mod tests {
             ("sub", 0o570, 0o570),
             ("sub", 0o007, 0o507),
         ] {
-            with(name, wanted).set_attributes().unwrap();
+            with(name, wanted).set_attributes(false).unwrap();
             assert_eq!(mode(name), expected, "{name}");
             let there = fs::metadata(path(name)).unwrap();
             assert_eq!(there.modified().ok(), modified);
         }
         std::os::unix::fs::symlink("file", path("link")).unwrap();
-        let refused = with("link", 0o777).set_attributes();
+        let refused = with("link", 0o777).set_attributes(false);
         assert!(matches!(refused, Err(UploadError::Forbidden)));
-        let refused = with("none", 0o777).set_attributes();
+        let refused = with("none", 0o777).set_attributes(false);
         assert!(matches!(refused, Err(UploadError::Unknown)));
         assert_eq!(mode("file"), 0o600);
     }

@@ -164,6 +164,15 @@ impl Sending<'_> {
         attributes: Attributes,
     ) -> Result<(), Unsent> {
         let (_connected, client) = self.client(tries, url).await?;
+        Ok(self.give(&client, url, attributes).await?)
+    }
+
+    async fn give(
+        &self,
+        client: &http3::Client,
+        url: &Uri,
+        attributes: Attributes,
+    ) -> Result<(), RequestError> {
         let mut ask = Ask {
             method: Method::PATCH,
             ..Ask::get(url)
@@ -172,7 +181,7 @@ impl Sending<'_> {
         let kind = HeaderValue::from_static(ATTRIBUTES);
         ask.fields.insert(CONTENT_TYPE, kind);
         attributes.add_to(&mut ask.fields);
-        self.ask(&client, &ask).await?;
+        self.ask(client, &ask).await?;
         Ok(())
     }
 
@@ -260,9 +269,29 @@ impl Sending<'_> {
         }
         match self.ask(&client, &ask).await {
             Ok(_) => Ok(true),
-            // RFC 4918 section 9.3.1: it is there.
-            Err(error) if error.status() == Some(StatusCode::METHOD_NOT_ALLOWED) => Ok(false),
+            // RFC 4918 section 9.3.1: something is there.
+            Err(error) if error.status() == Some(StatusCode::METHOD_NOT_ALLOWED) => {
+                self.check_directory(&client, &directory.url).await?;
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fails if the server has a file where a directory is wanted. The request gives no attributes, so it changes nothing.
+    async fn check_directory(&self, client: &http3::Client, url: &Uri) -> Result<(), Unsent> {
+        match self.give(client, url, Attributes::default()).await {
+            Err(error)
+                if matches!(
+                    error.status(),
+                    Some(StatusCode::CONFLICT | StatusCode::NOT_FOUND)
+                ) =>
+            {
+                let told = "the server has a file of this name, and no directory";
+                Err(Cause::Refused.failed(told).into())
+            }
+            // A server that does not know the request, or forbids it, does not tell.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -495,7 +524,8 @@ fn hint(status: StatusCode, url: &Uri) -> Option<String> {
             "refuses names that are too long for its file system, often those above 255 bytes"
         }
         StatusCode::CONFLICT => {
-            "has no directory for this file (`mpquic put -r` makes directories), or a directory of this name"
+            "has no directory for this name, or something of another kind with it; `mpquic put -r` makes the directories that it \
+             sends, and not those of its URL"
         }
         StatusCode::PAYLOAD_TOO_LARGE => "takes larger files with a larger --max-put-size",
         StatusCode::METHOD_NOT_ALLOWED => "takes files if it is started with --allow-put",

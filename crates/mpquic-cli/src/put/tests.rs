@@ -177,7 +177,7 @@ async fn parent_directories_are_made_first() {
     fs::write(top.join("other"), "x").unwrap();
     let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
     assert_eq!(result.unwrap_err().cause(), Some(Cause::Refused));
-    let start = format!("mpquic: {url}top/d0/d1/: ");
+    let start = format!("mpquic: {url}top/d0/: the server has a file of this name");
     assert!(
         said.starts_with(&start) && said.lines().count() == 2,
         "{said}"

@@ -112,6 +112,7 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
         UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
         UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
         UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
+        UploadError::IsFile => (StatusCode::CONFLICT, "a file has that name\n"),
         UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload or file\n"),
         UploadError::OtherVersion => (
             StatusCode::PRECONDITION_FAILED,

@@ -527,10 +527,14 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);
-        fs::write(directory.path().join("file"), "1").unwrap();
+        for name in ["file", "other"] {
+            fs::write(directory.path().join(name), "1").unwrap();
+        }
+        let before = fs::metadata(directory.path().join("other")).unwrap();
         fs::create_dir(directory.path().join("sub")).unwrap();
         for (path, status) in [
             ("/file", 204),
+            ("/other/", 409),
             ("/sub/", 204),
             ("/none", 404),
             ("/", 403),
@@ -551,6 +555,9 @@ mod tests {
             let taken = change.run(stranger(&session, &since), &request, through, &open);
             assert_eq!(taken.await.unwrap().status(), status, "{path}");
         }
+        let after = fs::metadata(directory.path().join("other")).unwrap();
+        assert_eq!(after.permissions(), before.permissions());
+        assert_eq!(after.modified().ok(), before.modified().ok());
         for name in ["file", "sub"] {
             let there = fs::metadata(directory.path().join(name)).unwrap();
             assert_eq!(there.permissions().mode() & 0o7777, 0o753);

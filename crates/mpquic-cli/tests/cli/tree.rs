@@ -546,3 +546,40 @@ fn an_outage_is_told_once_for_all_files() {
     let again = told.lines().filter(|line| line.ends_with("; trying again"));
     assert_eq!(again.count(), 1, "{told}");
 }
+
+/// A file of the server with the name of a directory that is sent keeps its content, time and permissions.
+#[cfg(unix)]
+#[test]
+fn a_directory_takes_no_file_of_its_name() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (served, source) = directories(b"");
+    for name in ["empty", "full"] {
+        fs::create_dir(source.path().join(name)).unwrap();
+        let file = served.path().join(name);
+        fs::write(&file, "secret").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let old = fs::File::options().write(true).open(&file).unwrap();
+        old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    fs::write(source.path().join("full/inner"), "x").unwrap();
+    fs::create_dir(source.path().join("good")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let paths = ["empty", "full", "good"].map(|name| source.path().join(name));
+    let paths = paths.each_ref().map(|path| path.to_str().unwrap());
+    let url = server.url("/");
+    let line = ["put", "-r", "--pin", &server.pin, &url];
+    let output = run(&[&line[..], &paths].concat());
+    assert_exit(&output, 7);
+    let told = stderr(&output);
+    for name in ["empty", "full"] {
+        let expected =
+            format!("{url}{name}/: the server has a file of this name, and no directory");
+        assert!(told.contains(&expected), "{told}");
+        let file = served.path().join(name);
+        let there = fs::metadata(&file).unwrap();
+        assert_eq!(there.permissions().mode() & 0o777, 0o600);
+        assert_eq!(there.modified().unwrap(), std::time::UNIX_EPOCH);
+        assert_eq!(fs::read(&file).unwrap(), b"secret");
+    }
+    assert!(served.path().join("good").is_dir());
+}

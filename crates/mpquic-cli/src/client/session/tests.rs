@@ -539,7 +539,7 @@ async fn missing_interface_is_reported_once_and_awaited() {
     let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
     let failure = soon(sessions.connection(&url)).await.err().unwrap();
     let told = format!(
-        "cannot connect to {}: no address of --local has been there for 1 s; `mpquic paths` lists the addresses",
+        "cannot connect to {}: no address of --local has been there for 1 s; --connect-timeout waits longer, and `mpquic paths` lists the addresses",
         served.address
     );
     assert_eq!(failure.message(), told);
