@@ -87,9 +87,6 @@ fn cut(table: &str, columns: u16, rows: u16) -> String {
         .collect()
 }
 
-#[cfg(not(unix))]
-mod no_socket;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,8 +79,7 @@ impl Book {
             make_directory(directory)?;
         }
         let lock = open_private(&self.beside("lock"))?;
-        #[cfg(unix)]
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+        lock.lock()?;
         let mut interfaces = self.read();
         change(&mut interfaces);
         let new = self.beside("new");
