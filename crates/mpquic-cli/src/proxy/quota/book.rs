@@ -79,7 +79,11 @@ impl Book {
             make_directory(directory)?;
         }
         let lock = open_private(&self.beside("lock"))?;
-        lock.lock()?;
+        #[cfg(unix)]
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+        // Elsewhere, only one client counts.
+        #[cfg(not(unix))]
+        let _ = &lock;
         let mut interfaces = self.read();
         change(&mut interfaces);
         let new = self.beside("new");
