@@ -114,7 +114,7 @@ impl UnfinishedDirectories {
     }
 }
 
-/// What tells a directory from another one that has its name later.
+/// The line of a directory: its device, its number and a hash of its name. A later directory of the same name has another line.
 fn line(path: &Path, metadata: &Metadata) -> String {
     let name = Sha256::digest(path.file_name().unwrap_or_default().as_encoded_bytes());
     let name = hex(name.get(..8).unwrap_or_default());

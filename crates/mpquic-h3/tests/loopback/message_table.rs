@@ -201,8 +201,28 @@ pub(crate) fn data(length: usize) -> Vec<u8> {
     frame(&[DATA], &vec![b'x'; length])
 }
 
-/// Fields that no message may have, and some that it may.
+/// Frames that are cut, fields that no message may have, and some that it may.
 const BOTH: &[Row] = &[
+    (
+        "a frame type that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0xa5, 0xfe])],
+        CUT,
+    ),
+    (
+        "a frame length that is cut behind trailers",
+        &[Base(&[]), Fields(TRAILERS), Bytes(&[0x21])],
+        CUT,
+    ),
+    (
+        "an unknown frame that is cut",
+        &[Base(&[]), Data(5), Bytes(&[0x21, 5, 0])],
+        CUT,
+    ),
+    (
+        "trailers that are cut",
+        &[Base(&[]), Data(5), Bytes(&[1, 5, 0, 0])],
+        CUT,
+    ),
     ("connection", &[Base(&[("connection", "close")])], Malformed),
     (
         "keep-alive",
@@ -281,47 +301,7 @@ const BOTH: &[Row] = &[
         Taken,
     ),
     ("no content", &[Base(&[("content-length", "0")])], Taken),
-    (
-        "a frame type that is cut behind trailers",
-        &[Base(&[]), Fields(TRAILERS), Bytes(&[0xa5, 0xfe])],
-        CUT,
-    ),
-    (
-        "a frame length that is cut behind trailers",
-        &[Base(&[]), Fields(TRAILERS), Bytes(&[0x21])],
-        CUT,
-    ),
-    (
-        "an unknown frame that is cut",
-        &[Base(&[]), Data(5), Bytes(&[0x21, 5, 0])],
-        CUT,
-    ),
-    (
-        "trailers that are cut",
-        &[Base(&[]), Data(5), Bytes(&[1, 5, 0, 0])],
-        CUT,
-    ),
     ("trailers", &[Base(&[]), Data(5), Fields(TRAILERS)], Taken),
-    (
-        "a frame type that is cut behind trailers",
-        &[Base(&[]), Fields(TRAILERS), Bytes(&[0xa5, 0xfe])],
-        CUT,
-    ),
-    (
-        "a frame length that is cut behind trailers",
-        &[Base(&[]), Fields(TRAILERS), Bytes(&[0x21])],
-        CUT,
-    ),
-    (
-        "an unknown frame that is cut",
-        &[Base(&[]), Data(5), Bytes(&[0x21, 5, 0])],
-        CUT,
-    ),
-    (
-        "trailers that are cut",
-        &[Base(&[]), Data(5), Bytes(&[1, 5, 0, 0])],
-        CUT,
-    ),
     ("trailers alone", &[Base(&[]), Fields(TRAILERS)], Taken),
     (
         "a pseudo-field in trailers",

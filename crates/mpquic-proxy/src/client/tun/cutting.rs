@@ -98,8 +98,9 @@ mod tests {
     use proptest::prelude::*;
     use tokio::time::Instant;
 
+    use super::super::fragments::tests::payload;
     use super::super::fragments::{Fragments, Taken};
-    use super::super::packet::{Packet, max_payload, put_datagram};
+    use super::super::packet::{max_payload, put_datagram};
     use super::*;
 
     const PAIRS: [[&str; 2]; 2] = [
@@ -124,14 +125,6 @@ mod tests {
             |frame| frames.push(frame.to_vec()),
         );
         frames
-    }
-
-    fn payload(mut frame: Vec<u8>) -> Vec<u8> {
-        let packet = Packet::parse(&frame).expect("a packet");
-        let mut found = Vec::new();
-        packet.payloads(&mut frame, |payload| found.push(payload[1..].to_vec()));
-        assert_eq!(found.len(), 1, "its checksum is right");
-        found.remove(0)
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn is_whole(content: &[u8], is_last: bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::SocketAddr;
 
     use super::super::packet::{Packet, put_datagram};
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// The payload of a whole frame.
-    fn payload(mut frame: Vec<u8>) -> Vec<u8> {
+    pub(in crate::client::tun) fn payload(mut frame: Vec<u8>) -> Vec<u8> {
         let packet = Packet::parse(&frame).expect("a packet");
         let mut found = Vec::new();
         packet.payloads(&mut frame, |payload| found.push(payload[1..].to_vec()));
