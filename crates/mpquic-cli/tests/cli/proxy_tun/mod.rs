@@ -411,11 +411,17 @@ fn a_user_routes_into_the_device_alone() {
     let (server, port) = network.serve();
     let before = network.state();
     let client = network.start(&server, &["--route", "none"]);
-    // Addresses of the device bring their own routes, and nothing else is new.
+    // Addresses of the device bring their own routes, and nothing else is new. The system may add a link-local
+    // address; the network's other devices have none.
     let name = &network.client;
     let with_device = network.state();
     for line in with_device.lines().filter(|line| !before.contains(*line)) {
-        let is_of_device = ["mpquic0", "198.18.0.1", "fd6d:7071:7569:63a4"];
+        let is_of_device = [
+            "mpquic0",
+            "198.18.0.1",
+            "fd6d:7071:7569:63a4",
+            "inet6 fe80:",
+        ];
         let is_lifetime = line.trim_start().starts_with("valid_lft");
         assert!(
             is_lifetime || is_of_device.iter().any(|word| line.contains(word)),
@@ -423,8 +429,10 @@ fn a_user_routes_into_the_device_alone() {
         );
     }
     assert!(!ip(&format!("-n {name} rule")).contains("32001"));
-    // A route of the user leads into the device; the client's own packets stay out.
-    ip(&format!("-n {name} route add default dev mpquic0 metric 1"));
+    // Routes of the user lead into the device, and they are longer than the network's default route.
+    for half in ["0.0.0.0/1", "128.0.0.0/1"] {
+        ip(&format!("-n {name} route add {half} dev mpquic0"));
+    }
     let content = data(1 << 20);
     let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
     Network::within(name, || {
