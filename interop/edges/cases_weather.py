@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -136,6 +137,25 @@ def a_carrier_that_is_lost_and_comes_back(place):
             before = datagrams(CLIENT, "eth0")
             time.sleep(1)
             expect(datagrams(CLIENT, "eth0") - before > 20, f"{namespace}: a second later nothing comes over the first link")
+
+
+@case("carrier")
+def bytes_of_a_link_that_is_gone(place):
+    with served(place, f"{SERVER_V4}:4433") as links:
+        size = write(place / "s/f", os.urandom(16 << 20)).stat().st_size
+        getting = place.begin_get("--rate", "20M", "--json", "-o", place / "out", f"{URL}/f", namespace=CLIENT)
+        time.sleep(2)
+        busier = max(("eth0", "eth1"), key=lambda interface: datagrams(CLIENT, interface))
+        links.run(CLIENT, "ip", "link", "set", busier, "down")
+        code = getting.wait(40)
+        text = getting.said()
+        expect(code == 0, f"exit {code}: {text[-400:]}")
+        result = json.loads(text.strip().splitlines()[-1])
+        paths = [path["bytes_received"] for path in result["paths"]]
+        expect(sum(paths) >= size, f"paths carried {paths} bytes of {size}")
+        received = {link["link"]: link["bytes_received"] for link in result["links"]}
+        expect(sorted(received) == ["eth0", "eth1"], f"links: {received}")
+        expect(received[busier] > size / 10 and sum(received.values()) > sum(paths), f"{received} and {paths}")
 
 
 @case("dead link")

@@ -76,8 +76,8 @@ pub enum PathEvent {
         /// True if the peer abandoned it first.
         by_peer: bool,
     },
-    /// All state of an abandoned path is gone.
-    Discarded(PathId),
+    /// All state of an abandoned path is gone. These are its last counters.
+    Discarded(Box<PathStats>),
     /// No acknowledgement arrived for a probe timeout, or the driver reported that the interface is
     /// gone: the path's data moved to other paths.
     Suspect(PathId),
@@ -102,11 +102,11 @@ impl PathEvent {
         match self {
             Self::Established(path)
             | Self::Abandoned { path, .. }
-            | Self::Discarded(path)
             | Self::Suspect(path)
             | Self::Recovered(path)
             | Self::RemoteStatus(path, _)
             | Self::Migrated(path, _) => Some(*path),
+            Self::Discarded(last) => Some(last.id),
             Self::Available | Self::ServerAddresses(_) => None,
         }
     }
@@ -265,7 +265,7 @@ pub enum ClosePathError {
 pub struct ClosedPath;
 
 /// Counters and measurements of one path.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathStats {
     /// The path.

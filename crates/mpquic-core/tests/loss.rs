@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::{PathEvent, PathId, TransportErrorCode};
+use mpquic_core::{PathId, TransportErrorCode};
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -51,7 +51,7 @@ fn run(seed: u64) {
     pair.run_until(120 * SECOND, |pair| {
         [Side::Client, Side::Server]
             .into_iter()
-            .all(|side| pair.has_path_event(side, &PathEvent::Discarded(PathId::ZERO)))
+            .all(|side| pair.has_discarded(side, PathId::ZERO))
     })
     .unwrap();
     for side in [Side::Client, Side::Server] {

@@ -230,7 +230,7 @@ fn either_side_abandons_a_path_and_both_forget_it() {
             assert!(matches!(peer, Some((_, true))), "{peer:?}");
             pair.drive(5 * SECOND);
             for side in SIDES {
-                assert!(pair.has_path_event(side, &PathEvent::Discarded(path)));
+                assert!(pair.has_discarded(side, path));
                 let connection = pair.connection(side);
                 assert_eq!(connection.path_stats(path), None);
                 assert_eq!(connection.paths().count(), 1);
@@ -259,7 +259,7 @@ fn both_sides_may_abandon_a_path_at_once() {
     }
     pair.drive(5 * SECOND);
     for side in SIDES {
-        assert!(pair.has_path_event(side, &PathEvent::Discarded(PathId(1))));
+        assert!(pair.has_discarded(side, PathId(1)));
     }
     pair.transfer(Side::Server, 1_000_000, 5 * SECOND);
     pair.close(Side::Client);
@@ -374,10 +374,8 @@ fn a_path_that_cannot_be_validated_is_abandoned() {
     let topology = two_paths().path("dead", dead);
     let mut pair = Pair::connected(&topology, Setup::new());
     let path = pair.open_path("dead", PathStatus::Available).unwrap();
-    pair.run_until(20 * SECOND, |pair| {
-        pair.has_path_event(Side::Client, &PathEvent::Discarded(path))
-    })
-    .unwrap();
+    pair.run_until(20 * SECOND, |pair| pair.has_discarded(Side::Client, path))
+        .unwrap();
     assert!(abandoned(&pair, Side::Client, path).is_some());
     pair.transfer(Side::Server, 1_000_000, 5 * SECOND);
     let next = pair.open_path("second", PathStatus::Available).unwrap();

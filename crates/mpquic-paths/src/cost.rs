@@ -363,9 +363,9 @@ impl PathManager for Costs {
                 self.next_look = Some(view.now + LOOK);
                 self.carried = Some(Carried::new(view.now));
             }
-            Event::Path(PathEvent::Discarded(path)) => {
-                self.told.remove(path);
-                self.answers.forget(*path);
+            Event::Path(PathEvent::Discarded(last)) => {
+                self.told.remove(&last.id);
+                self.answers.forget(last.id);
             }
             Event::Path(_) | Event::Opened(..) | Event::Moved(..) => self.has_news = true,
             Event::Closed(_) | Event::NetworkChanged => {}

@@ -225,8 +225,8 @@ impl PathManager for Steered {
                 self.locals = locals.to_vec();
                 return self.tell_locals(view);
             }
-            Event::Path(PathEvent::Discarded(path)) => {
-                self.suspended.retain(|suspended| suspended != path);
+            Event::Path(PathEvent::Discarded(last)) => {
+                self.suspended.retain(|suspended| *suspended != last.id);
             }
             _ => {}
         }

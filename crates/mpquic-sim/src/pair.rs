@@ -479,6 +479,14 @@ impl Pair {
         events.iter().any(|(_, event)| event == wanted)
     }
 
+    /// True if a side's connection has discarded a path.
+    pub fn has_discarded(&self, side: Side, path: PathId) -> bool {
+        let events = self.hosted(side).map(Hosted::events).unwrap_or_default();
+        events.iter().any(|(_, event)| {
+            matches!(event, Event::Path(PathEvent::Discarded(last)) if last.id == path)
+        })
+    }
+
     /// True if a side's connection has reported this path event.
     pub fn has_path_event(&self, side: Side, wanted: &PathEvent) -> bool {
         self.has_event(side, &Event::Path(wanted.clone()))

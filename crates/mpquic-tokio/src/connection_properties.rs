@@ -32,10 +32,17 @@ impl Connection {
     }
 
     /// Counters and measurements of every path: bytes, round trip, limits of congestion control.
+    /// [`Self::ended_path_stats`] has those of discarded paths.
     pub fn path_stats(&self) -> Vec<PathStats> {
         let engine = self.0.lock();
         let paths = engine.core.paths();
         paths.filter_map(|id| engine.core.path_stats(id)).collect()
+    }
+
+    /// The last counters of discarded paths ([`PathEvent::Discarded`](crate::PathEvent::Discarded)), the path that was
+    /// discarded first at the front. A connection keeps the last 32 of them.
+    pub fn ended_path_stats(&self) -> Vec<PathStats> {
+        self.0.lock().ended_paths.stats()
     }
 
     /// The smallest smoothed RTT of the paths in use.

@@ -30,6 +30,7 @@ use tracing::Span;
 
 use crate::automatic_paths::AutomaticPaths;
 use crate::departures::Departures;
+use crate::ended_paths::EndedPaths;
 use crate::endpoint_state::EndpointState;
 use crate::error_queue::Unreachable;
 #[cfg(feature = "metrics")]
@@ -101,6 +102,7 @@ pub(crate) struct Engine {
     pub(crate) departures: Departures,
     listeners: Listeners,
     path_spans: PathSpans,
+    pub(crate) ended_paths: EndedPaths,
     #[cfg(feature = "metrics")]
     told: ConnectionTold,
     timer: Timer,
@@ -169,6 +171,7 @@ impl ConnectionState {
                 departures: Departures::default(),
                 listeners: Listeners::default(),
                 path_spans: PathSpans::default(),
+                ended_paths: EndedPaths::default(),
                 #[cfg(feature = "metrics")]
                 told: ConnectionTold::default(),
                 timer: Timer { sleep, armed: None },
@@ -737,9 +740,10 @@ impl Engine {
 
     fn on_path_event(&mut self, notifications: &Notifications, event: PathEvent, now: Instant) {
         self.path_spans.show(&event, &self.core);
+        self.ended_paths.on_event(&event);
         #[cfg(feature = "metrics")]
-        if let PathEvent::Abandoned { .. } = event {
-            self.tell_metrics(false); // Soon nothing will be known of it.
+        if let PathEvent::Discarded(last) = &event {
+            self.told.discarded(last);
         }
         self.tell_path_manager(&PathManagerEvent::Path(&event), now);
         self.wakers.extend(self.listeners.tell(&event));

@@ -98,6 +98,7 @@ mod connection_task;
 mod datagram_socket;
 mod departures;
 mod device;
+mod ended_paths;
 mod endpoint;
 mod endpoint_state;
 mod error_queue;

@@ -191,7 +191,6 @@ impl ConnectionTold {
         };
         let label = Some(("side", side.to_owned()));
         self.before.tell(CONNECTION, label, &core.stats());
-        self.paths.retain(|id, _| core.path_stats(*id).is_some());
         for stats in core.paths().filter_map(|id| core.path_stats(id)) {
             let local = stats.four_tuple.local.ip().to_string();
             if samples && stats.state == PathState::Active {
@@ -201,6 +200,13 @@ impl ConnectionTold {
             let before = self.paths.entry(stats.id).or_default();
             before.tell(PATH, Some(("local", local)), &stats);
         }
+    }
+
+    /// Reports the last changes of a discarded path.
+    pub(crate) fn discarded(&mut self, last: &PathStats) {
+        let local = last.four_tuple.local.ip().to_string();
+        let mut before = self.paths.remove(&last.id).unwrap_or_default();
+        before.tell(PATH, Some(("local", local)), last);
     }
 }
 

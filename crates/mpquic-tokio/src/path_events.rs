@@ -16,10 +16,11 @@ const CAPACITY: usize = 64;
 /// A subscription to the events of a connection's paths: a [`Stream`] of events.
 ///
 /// A listener more than 64 events behind misses the oldest events; [`Self::missed`] counts the missed events, and
-/// [`Connection::paths`] shows the current state. The last counters of a path stay readable until
-/// [`PathEvent::Discarded`].
+/// [`Connection::paths`] shows the current state. [`PathEvent::Discarded`] has the last counters of a path, and
+/// [`Connection::ended_path_stats`] shows them later.
 ///
 /// [`Connection::paths`]: crate::Connection::paths
+/// [`Connection::ended_path_stats`]: crate::Connection::ended_path_stats
 ///
 /// # Examples
 ///
@@ -32,10 +33,7 @@ const CAPACITY: usize = 64;
 ///         PathEvent::Suspect(path) => println!("path {path} is silent"),
 ///         PathEvent::Recovered(path) => println!("path {path} answers again"),
 ///         PathEvent::Migrated(path, addresses) => println!("path {path} is at {addresses} now"),
-///         PathEvent::Abandoned { path, .. } => {
-///             let stats = connection.path(path).and_then(|path| path.stats());
-///             println!("path {path} is over: {stats:?}");
-///         }
+///         PathEvent::Discarded(last) => println!("path {} is over: {last:?}", last.id),
 ///         other => println!("{other:?}"),
 ///     }
 /// }

@@ -15,7 +15,7 @@ use mpquic_tokio::knowledge::Knowledge;
 use mpquic_tokio::path_managers::{self, Costs, PathManagerFactory, Shares};
 use mpquic_tokio::{
     ClientConfig, ConnectError, Connection, ConnectionError, Endpoint, EndpointBuilder, FileStore,
-    PathId, VarInt, ZeroRttAccepted, interface_addresses,
+    PathId, Traffic, TrafficMeter, VarInt, ZeroRttAccepted, interface_addresses,
 };
 use tokio::sync::{Mutex, TryLockError};
 
@@ -113,6 +113,8 @@ pub(crate) struct Sessions<'a> {
     transport: TransportOptions,
     /// Choices that the user changes at run time.
     live: Option<Arc<Live>>,
+    /// The bytes of all connections.
+    meter: TrafficMeter,
     /// The weights of the current paths.
     #[cfg(test)]
     weights: SplitWeights,
@@ -263,6 +265,7 @@ impl<'a> Sessions<'a> {
             config,
             transport: options,
             live: None,
+            meter: TrafficMeter::default(),
             #[cfg(test)]
             weights,
             current: Mutex::new(None),
@@ -277,6 +280,7 @@ impl<'a> Sessions<'a> {
     pub(crate) fn that_follow(mut self, live: &Arc<Live>) -> Self {
         self.config = self.config.path_manager(live.path_manager());
         self.live = Some(live.clone());
+        self.meter = live.meter().clone();
         self
     }
 
@@ -369,6 +373,11 @@ impl<'a> Sessions<'a> {
             .map(|connection| (0, connection))
             .into_iter()
             .collect()
+    }
+
+    /// The bytes of all connections so far, for each link.
+    pub(crate) fn traffic(&self) -> Vec<Traffic> {
+        self.meter.traffic()
     }
 
     /// Drops the last connection, which is useless.
@@ -590,7 +599,10 @@ impl<'a> Sessions<'a> {
             let builder = builder.supported_versions(args.connections.versions.list());
             match &self.live {
                 Some(live) => live.adapt(builder),
-                None => backup::stand_by(builder, &backups, locals),
+                None => {
+                    let builder = builder.traffic_meter(&self.meter);
+                    backup::stand_by(builder, &backups, locals)
+                }
             }
         };
         let mut builder = start();

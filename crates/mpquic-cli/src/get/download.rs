@@ -426,7 +426,7 @@ impl<'a> Download<'a> {
         expected: Option<[u8; 32]>,
     ) -> Result<Report, Failure> {
         let seconds = (clock::now() - self.started).as_secs_f64();
-        let after = Counters::new(connection.path_stats(), &connection.stats());
+        let after = Counters::of(connection);
         let (extra_bytes_sent, extra_bytes_received) = after.extra_since(&self.before);
         let longest_gap = self.count.longest_gap();
         let destination = self.destination;
@@ -456,6 +456,7 @@ impl<'a> Download<'a> {
             seconds,
             sha256: hex(&whole.sha256),
             paths,
+            links: vec![],
             extra_bytes_sent,
             extra_bytes_received,
             multipath: connection.is_multipath(),

@@ -18,7 +18,7 @@ use crate::get::sink::Destination;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
-use crate::report::{Counters, Report, size};
+use crate::report::{Counters, Report, links, size};
 use crate::text::count::count;
 
 /// What concerns all URLs.
@@ -63,6 +63,7 @@ impl Fetch<'_> {
             ..Ask::get(self.url)
         };
         plan.secrets.add_to(self.url, &mut ask.fields);
+        let traffic = self.sessions.traffic();
         let mut retry = Retry::new(plan.retry, clock::now());
         let mut redirects = 0;
         // A server that cannot be reached at all is reported at once; the URL may be wrong.
@@ -82,6 +83,7 @@ impl Fetch<'_> {
                     return Ok(Report {
                         early_data,
                         retries: retry.count.into(),
+                        links: links::between(&traffic, &self.sessions.traffic()),
                         ..report
                     });
                 }
@@ -183,7 +185,7 @@ impl Fetch<'_> {
         *was_connected = true;
         let connection = &connected.connection;
         download.before = match connected.is_old {
-            true => Counters::new(connection.path_stats(), &connection.stats()),
+            true => Counters::of(connection),
             false => Counters::default(),
         };
         let clients = &connected.clients;

@@ -31,7 +31,7 @@ use crate::process::clock;
 use crate::process::failure::{Cause, Failure, one_line};
 use crate::process::screen;
 use crate::report::progress::{Progress, REFRESH};
-use crate::report::{Report, of_files};
+use crate::report::{Report, links, of_files, on_the_wire};
 use crate::text::count::count;
 use crate::text::percent::encode_name;
 use crate::text::times;
@@ -356,6 +356,9 @@ impl Tree<'_> {
             here => format!(", {here} were already here"),
         };
         screen::say(format_args!("{}: {told}{before}", self.root.url));
+        if let Some(links) = on_the_wire(&links::between(&[], &self.sessions.traffic())) {
+            screen::say(links);
+        }
     }
 
     /// How lists are asked for.

@@ -37,7 +37,7 @@ use crate::rate::pace::Pace;
 use crate::report::live::Direction;
 use crate::report::live_terminal::{LiveArgs, beside};
 use crate::report::progress::{Progress, REFRESH};
-use crate::report::{Report, of_files};
+use crate::report::{Report, links, of_files, on_the_wire};
 use crate::text::count::count;
 use crate::text::json;
 use crate::text::percent::percent_encode;
@@ -268,6 +268,11 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
             there => format!(", {there} were already there"),
         };
         screen::say(format_args!("{}: {told}{before}", args.url));
+        if items.files.len() > 1
+            && let Some(links) = on_the_wire(&links::between(&[], &sending.sessions.traffic()))
+        {
+            screen::say(links);
+        }
     }
     course.result
 }

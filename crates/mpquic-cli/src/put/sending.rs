@@ -35,7 +35,7 @@ use crate::put::remembered::{Begun, Remembered, Unfinished};
 use crate::put::sources::{Directory, Item, cannot_read};
 use crate::rate::pace::Pace;
 use crate::report::progress::REFRESH;
-use crate::report::{self, Counters, Report};
+use crate::report::{self, Counters, Report, links};
 use crate::text::hex::hex;
 use crate::text::percent::percent_decode;
 
@@ -97,6 +97,7 @@ impl Sending<'_> {
     /// Sends a file, again if the connection is lost.
     pub(crate) async fn send_file(&self, item: &Item) -> Result<Report, Failure> {
         let started = clock::now();
+        let traffic = self.sessions.traffic();
         let mut tries = Tries::new(self.retry);
         let (notes, file) = (self.notes.as_deref(), item.file.as_deref());
         let remembered = Remembered::new(notes, &item.url, file, &self.unfinished);
@@ -116,6 +117,7 @@ impl Sending<'_> {
                         sha256: hex(&body.hash.finalize()),
                         retries,
                         resumed_at: body.start,
+                        links: links::between(&traffic, &self.sessions.traffic()),
                         file: item.file.as_ref().map(|path| path.display().to_string()),
                         ..report
                     });
@@ -371,7 +373,7 @@ impl Sending<'_> {
         let (connected, client) = self.client(tries, &flow.item.url).await?;
         let connection = &connected.connection;
         let before = match connected.is_old {
-            true => Counters::new(connection.path_stats(), &connection.stats()),
+            true => Counters::of(connection),
             false => Counters::default(),
         };
         let sent = &flow.sent;
@@ -453,7 +455,7 @@ impl Sending<'_> {
 
 /// What the paths did for a file.
 fn report_of(connection: &Connection, before: &Counters) -> Report {
-    let after = Counters::new(connection.path_stats(), &connection.stats());
+    let after = Counters::of(connection);
     let (extra_bytes_sent, extra_bytes_received) = after.extra_since(before);
     let mut paths = report::paths(&before.paths, &after.paths);
     backup::mark(&mut paths, connection);
@@ -463,6 +465,7 @@ fn report_of(connection: &Connection, before: &Counters) -> Report {
         seconds: 0.0,
         sha256: String::new(),
         paths,
+        links: vec![],
         extra_bytes_sent,
         extra_bytes_received,
         multipath: connection.is_multipath(),

@@ -1,6 +1,7 @@
 //! The result of a transfer: as JSON for programs, as a table for people.
 
 pub(crate) mod latency;
+pub(crate) mod links;
 pub(crate) mod live;
 pub(crate) mod live_terminal;
 pub(crate) mod live_view;
@@ -13,6 +14,7 @@ use mpquic_core::{ConnectionStats, PathState, PathStats};
 use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
+use crate::report::links::LinkReport;
 use crate::text::count::count;
 
 /// A number of bytes and their rate.
@@ -39,6 +41,9 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) sha256: String,
     pub(crate) paths: Vec<PathReport>,
+    /// The bytes of each link, over all connections of the transfer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) links: Vec<LinkReport>,
     /// Bytes sent again while the first copy was still under way and not known as lost.
     pub(crate) extra_bytes_sent: u64,
     /// Received bytes that had arrived before.
@@ -104,7 +109,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(paths: Vec<PathStats>, stats: &ConnectionStats) -> Self {
+    /// The present counters of a connection.
+    pub(crate) fn of(connection: &Connection) -> Self {
+        Self::new(path_counters(connection), &connection.stats())
+    }
+
+    fn new(paths: Vec<PathStats>, stats: &ConnectionStats) -> Self {
         Self {
             paths,
             extra_sent: stats.bytes_reinjected + stats.bytes_repeated,
@@ -138,7 +148,14 @@ pub(crate) fn state_name(state: PathState) -> &'static str {
     }
 }
 
-/// Figures of the paths between two readings of their counters.
+/// The counters of the paths of a connection. Paths that have ended come first.
+pub(crate) fn path_counters(connection: &Connection) -> Vec<PathStats> {
+    let mut paths = connection.ended_path_stats();
+    paths.extend(connection.path_stats());
+    paths
+}
+
+/// Figures of the paths between two readings of their counters. A path that had ended before is left out.
 pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
     let report = |path: &PathStats| {
         let earlier = before.iter().find(|earlier| earlier.id == path.id);
@@ -159,7 +176,12 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
             resume_failed: path.resumption.retreated,
         }
     };
-    after.iter().map(report).collect()
+    let is_over = |path: &PathReport| {
+        let bytes = path.bytes_received + path.bytes_sent;
+        path.state == state_name(PathState::Abandoned) && bytes == 0
+    };
+    let paths = after.iter().map(report);
+    paths.filter(|path| !is_over(path)).collect()
 }
 
 impl Report {
@@ -226,6 +248,9 @@ impl Report {
                 path.state
             );
         }
+        if let Some(links) = on_the_wire(&self.links) {
+            let _ = writeln!(table, "{links}");
+        }
         table
     }
 }
@@ -235,6 +260,16 @@ pub(crate) fn of_files(number: usize, bytes: u64, seconds: f64) -> String {
     let speed = rate(bytes as f64 / seconds.max(1e-9));
     let (files, bytes) = (count(number, "file"), size(bytes));
     format!("{files}, {bytes} in {seconds:.2} s, {speed}")
+}
+
+/// "on the wire: wlan0 1.5 MiB received, 20.0 KiB sent; lte0 3.0 MiB received, 41.0 KiB sent", for several links.
+pub(crate) fn on_the_wire(links: &[LinkReport]) -> Option<String> {
+    let told = |link: &LinkReport| {
+        let (received, sent) = (size(link.bytes_received), size(link.bytes_sent));
+        format!("{} {received} received, {sent} sent", link.link)
+    };
+    let all: Vec<_> = links.iter().map(told).collect();
+    (all.len() > 1).then(|| format!("on the wire: {}", all.join("; ")))
 }
 
 /// "1.5 MiB"
@@ -262,6 +297,9 @@ pub(crate) fn rate(bytes_per_second: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_tokio::Traffic;
+    use mpquic_tokio::path_managers::Origin;
+
     use super::*;
 
     #[test]
@@ -303,6 +341,45 @@ mod tests {
         );
     }
 
+    #[test]
+    fn links_are_told_without_earlier_bytes() {
+        let wlan = || Origin::Interface("wlan0".to_owned());
+        let address = || Origin::Address([192, 0, 2, 1].into());
+        let before = [Traffic::new(wlan(), 10, 20), Traffic::new(address(), 1, 2)];
+        let mut after = vec![Traffic::new(wlan(), 1034, 2068), before[1].clone()];
+        let used = links::between(&before, &after);
+        assert_eq!(on_the_wire(&used), None, "one link");
+        let [link] = &used[..] else {
+            panic!("{used:?}");
+        };
+        assert_eq!((link.bytes_sent, link.bytes_received), (1024, 2048));
+        after[1] = Traffic::new(address(), 2, 2);
+        let wanted =
+            "on the wire: wlan0 2.0 KiB received, 1.0 KiB sent; 192.0.2.1 0 B received, 1 B sent";
+        assert_eq!(
+            on_the_wire(&links::between(&before, &after)).as_deref(),
+            Some(wanted)
+        );
+    }
+
+    #[test]
+    fn a_path_that_ended_during_the_transfer_is_told() {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 4433));
+        let ended = |id: u32, received: u64| {
+            let tuple = mpquic_core::FourTuple::new(address, address);
+            let mut path = PathStats::new(mpquic_core::PathId(id), tuple);
+            (path.bytes_received, path.state) = (received, PathState::Abandoned);
+            path
+        };
+        let before = [ended(0, 5), ended(1, 7)];
+        let told = paths(&before, &[ended(0, 5), ended(1, 9)]);
+        let told: Vec<_> = told
+            .iter()
+            .map(|path| (path.id, path.bytes_received))
+            .collect();
+        assert_eq!(told, [(1, 2)], "path 0 had ended before the transfer");
+    }
+
     fn path(id: u32) -> PathReport {
         PathReport {
             id,
@@ -326,6 +403,7 @@ mod tests {
             seconds: 0.5,
             sha256: "ab".repeat(32),
             paths,
+            links: vec![],
             extra_bytes_sent: 3,
             extra_bytes_received: 4,
             multipath: false,

@@ -296,12 +296,15 @@ impl Paths {
     }
 
     fn discard(&mut self, id: PathId, outbox: &mut Outbox) {
+        let last = self.stats(id, &outbox.controller);
         let Some(mut slot) = self.remove(id) else {
             return;
         };
         if let Some(path) = &mut slot.path {
             path.reinject(outbox);
-            outbox.path_event(PathEvent::Discarded(id));
+        }
+        if let Some(last) = last {
+            outbox.path_event(PathEvent::Discarded(Box::new(last)));
         }
         // MP-131: the ID is never used again, and our limit rises in exchange.
         self.ids.close(id);

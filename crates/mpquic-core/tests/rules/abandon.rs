@@ -99,7 +99,7 @@ fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
 
 /// When a side dropped the state of a path, counted from `start`.
 fn discarded(net: &mut Net, side: Side, path: PathId) -> bool {
-    net.has_path_event(side, &PathEvent::Discarded(path))
+    net.has_discarded(side, path)
 }
 
 /// MP-124: connection IDs and the receiving half stay for three probe timeouts after the peer's
@@ -163,15 +163,12 @@ fn mp_123_a_lost_answer_is_repeated() {
         // Three probe timeouts are over long before.
         net.wait(5 * SECOND);
         for side in SIDES {
-            assert!(!net.has_path_event(side, &PathEvent::Discarded(ONE)));
+            assert!(!net.has_discarded(side, ONE));
         }
         net.delivers = |_| true;
         net.wait(20 * SECOND);
         for side in SIDES {
-            assert!(
-                net.has_path_event(side, &PathEvent::Discarded(ONE)),
-                "{side:?}"
-            );
+            assert!(net.has_discarded(side, ONE), "{side:?}");
         }
     }
 }

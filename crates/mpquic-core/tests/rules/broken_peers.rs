@@ -100,7 +100,7 @@ fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
         let code = TransportErrorCode::NO_ERROR;
         net.client().close_path(now, PathId(id), code).unwrap();
         net.wait(10 * SECOND);
-        assert!(!net.has_path_event(Side::Client, &PathEvent::Discarded(PathId(id))));
+        assert!(!net.has_discarded(Side::Client, PathId(id)));
         transfers(&mut net, 100_000);
     }
     assert_eq!(net.open_path(1), Err(OpenPathError::PathsBlocked));

@@ -375,6 +375,13 @@ impl Net {
         self.events(side).contains(&wanted)
     }
 
+    /// True if a side has discarded a path.
+    pub(crate) fn has_discarded(&mut self, side: Side, path: PathId) -> bool {
+        self.events(side).iter().any(
+            |event| matches!(event, Event::Path(PathEvent::Discarded(last)) if last.id == path),
+        )
+    }
+
     /// Why a side's connection ended, if it did.
     pub(crate) fn lost(&mut self, side: Side) -> Option<ConnectionError> {
         self.events(side).iter().find_map(|event| match event {

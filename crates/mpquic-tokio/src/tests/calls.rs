@@ -14,8 +14,8 @@ use super::faults::{LIMIT, keep_nothing, number};
 use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Network, Pair, Port, Random, TestResult};
 use crate::{
-    Connection, ConnectionError, DatagramOptions, PathEvents, PathId, PathStatus, RecvStream,
-    SendStream, StreamId, StreamWatch,
+    Connection, ConnectionError, DatagramOptions, PathEvent, PathEvents, PathId, PathStatus,
+    RecvStream, SendStream, StreamId, StreamWatch,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -424,7 +424,13 @@ impl Application {
             }
             _ => {
                 while let Ok(Some(event)) = timeout(Duration::ZERO, self.events.next()).await {
-                    self.note("event", event);
+                    match event {
+                        // Not the counters, which the record has for open paths only.
+                        PathEvent::Discarded(last) => {
+                            self.note("event", format_args!("Discarded({:?})", last.id))
+                        }
+                        event => self.note("event", event),
+                    }
                 }
             }
         }

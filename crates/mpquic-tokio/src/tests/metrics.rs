@@ -130,6 +130,9 @@ async fn recorder_gets_every_value_once() -> TestResult {
     // A later report cannot ask a closed path.
     a.paths()[1].close()?;
     sleep(Duration::from_secs(5)).await;
+    let ended = a.ended_path_stats();
+    assert_eq!(ended.len(), 1, "{ended:?}");
+    assert_eq!(told(&ips[1]), ended[0].bytes_sent);
     assert!(told(&ips[1]) > 30_000, "{}", told(&ips[1]));
     let samples = kept.samples(&format!("mpquic_path_rtt_seconds local={}", ips[1]));
     assert_eq!(samples.len(), 2, "nobody asked since");

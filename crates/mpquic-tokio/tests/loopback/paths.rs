@@ -143,6 +143,18 @@ async fn paths_open_and_close_by_hand() -> TestResult {
     let abandoned = |event: &PathEvent| matches!(event, PathEvent::Abandoned { .. });
     let ours = within("event", wait_for(&mut at_a, abandoned)).await??;
     let theirs = within("event", wait_for(&mut at_b, abandoned)).await??;
+    // The counters of the path stay readable.
+    let discarded = |event: &PathEvent| matches!(event, PathEvent::Discarded(_));
+    let PathEvent::Discarded(last) = within("event", wait_for(&mut at_a, discarded)).await?? else {
+        return Err("another event".into());
+    };
+    assert_eq!((last.id, last.state), (path.id(), PathState::Abandoned));
+    assert!(
+        last.bytes_sent > 1000 && last.bytes_received > 1000,
+        "{last:?}"
+    );
+    assert_eq!(a.ended_path_stats(), [*last]);
+    assert_eq!(a.path_stats().len(), 1);
     for (event, expected) in [(ours, false), (theirs, true)] {
         let PathEvent::Abandoned {
             path: id, by_peer, ..
