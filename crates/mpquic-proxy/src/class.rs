@@ -284,7 +284,7 @@ impl Guess {
         self.waited += time;
     }
 
-    /// True for a TCP flow that had more to send than it could.
+    /// True for a TCP flow whose data had to wait.
     fn has_more(&self) -> bool {
         self.kind == FlowKind::Tcp && self.waited >= KEPT_WAITING
     }

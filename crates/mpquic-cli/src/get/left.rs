@@ -7,8 +7,9 @@ use crate::get::sink::Kept;
 use crate::process::failure::Failure;
 use crate::text::count::count;
 
-/// How long, and how often, is looked whether all that had arrived is written.
+/// The number of looks whether all arrived bytes are written.
 const LOOKS: usize = 20;
+/// Time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The parts of the files that a command fetches.

@@ -50,7 +50,7 @@ pub(crate) struct PartFile {
     file: File,
     path: PathBuf,
     names: Names,
-    /// The last note, as long as no other file has taken its name.
+    /// The last note; `None` once another file has taken the note's name.
     note: Option<File>,
     url: String,
     key: NoteKey,
@@ -475,7 +475,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let (mut part, _) = open(&path, true).unwrap();
-        // Nothing can be written there, as on a full disk.
+        // A directory has the name of the new note, so no new note can be written, as on a full disk.
         fs::create_dir(with_suffix(&path, ".part.json.new")).unwrap();
         part.write(&[[3; 1_000_000]], now()).unwrap();
         let kept = part.kept();

@@ -281,7 +281,7 @@ fn is_locked(_file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// True if the file is still the one of this name.
+/// True if the name still leads to this file.
 #[cfg(unix)]
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -31,7 +31,7 @@ pub(crate) struct Begun {
     pub(crate) of: String,
 }
 
-/// What the user can do with an upload that is noted.
+/// The user's next step after an upload with a note.
 const HINT: &str =
     "the same command goes on where this one stopped, as long as the server keeps the upload";
 

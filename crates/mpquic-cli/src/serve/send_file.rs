@@ -236,8 +236,8 @@ impl Session {
         });
     }
 
-    /// Waits for leave to open a file, and for room for some of it: a client that takes nothing
-    /// costs nothing but its stream.
+    /// Waits for permission to open a file, and for room for the first bytes. Until then, a client costs
+    /// only its stream.
     pub(crate) async fn admit(
         &self,
         outlet: &mut impl Outlet,

@@ -12,7 +12,7 @@ use crate::get::sink::Memory;
 use crate::serve::limits::Limits;
 use crate::testing::{Anything, Served, far, soon};
 
-/// A body of these reads, each of which gives some pieces.
+/// A body that arrives in these reads. Each read returns some pieces.
 struct Reads {
     left: VecDeque<Result<Vec<&'static [u8]>, RequestError>>,
     /// How many pieces were asked for.
@@ -229,7 +229,7 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     assert!(std::fs::read(&path).unwrap() == whole);
 }
 
-/// A client of a server that says of every file that it is of this length, and has no more of it.
+/// A client of a server that answers every range with 416: all files have `length` bytes.
 async fn of_past_end(length: &str) -> (Connection, AnyClient) {
     // RFC 9204 section 4.5: the status by its name in the table, and a field that has no name there.
     let range = format!("bytes */{length}");
