@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_note_names_is_somebody_elses() {
+    fn part_without_a_note_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let at = |name: &str| directory.path().join(name);

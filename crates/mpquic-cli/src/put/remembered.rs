@@ -262,7 +262,7 @@ mod tests {
 
     /// Only an upload with a note can be gone on with, and only until it is complete.
     #[test]
-    fn who_interrupts_a_command_learns_that_it_can_go_on() {
+    fn interrupted_command_says_that_it_can_go_on() {
         let directory = tempfile::tempdir().unwrap();
         let url = Uri::from_static("https://host/x");
         let unfinished = Unfinished::default();

@@ -506,7 +506,7 @@ mod tests {
     /// Opening a pipe would wait for a writer.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_no_file_is_left_out_and_odd_names_are_encoded() {
+    fn pipes_and_sockets_are_left_out_and_odd_names_are_encoded() {
         use std::os::unix::ffi::OsStrExt;
         let root = tempfile::tempdir().unwrap();
         let odd = OsStr::from_bytes(b"d\xe9");

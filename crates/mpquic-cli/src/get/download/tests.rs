@@ -174,7 +174,7 @@ async fn fetched(
 }
 
 #[tokio::test]
-async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
+async fn part_is_continued_if_the_file_is_the_same() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let connection = served.connect(1 << 20).await;
     let directory = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ async fn if_all_of_it_is_there_nothing_more_is_needed() {
 
 /// It is asked for anew, once.
 #[tokio::test]
-async fn what_is_longer_than_the_file_is_of_another_one() {
+async fn part_longer_than_the_file_is_of_another_file() {
     let directory = tempfile::tempdir().unwrap();
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://localhost/file");
@@ -522,7 +522,7 @@ async fn of_a_head_the_fields_are_shown() {
 }
 
 #[test]
-fn what_is_left_and_what_cannot_be_written_is_named() {
+fn kept_part_and_unwritable_file_are_named() {
     let file = Destination::File("a/b".into());
     let directory = tempfile::tempdir().unwrap();
     let part = directory.path().join("b.part");
