@@ -1,6 +1,6 @@
-//! One decision of each scheduler, one acknowledgement taken by each controller.
+//! The cost of one decision of each scheduler, and of one acknowledgement in each controller.
 //!
-//! Times are CPU time of the thread, so that what else the machine does hardly counts.
+//! Times are CPU time of the thread, so other work of the machine hardly counts.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -127,7 +127,7 @@ fn select(c: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// What a scheduler looks at.
+/// The input of a scheduler.
 struct Case {
     paths: Vec<PathView>,
     streams: Vec<StreamView>,

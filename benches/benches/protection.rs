@@ -36,7 +36,7 @@ fn keys() -> (Keys, Keys) {
     (last(client_keys), last(server_keys))
 }
 
-/// What one side has to say to the other, and the keys it got.
+/// Passes a flight of CRYPTO from one side to the other; returns the keys that `from` has got.
 fn flight(from: &mut dyn Session, to: &mut dyn Session) -> Vec<Keys> {
     let mut all = Vec::new();
     loop {

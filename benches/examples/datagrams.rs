@@ -1,13 +1,13 @@
-//! Where DATAGRAMs are lost that a server sends as fast as it can, over loopback.
+//! A server sends DATAGRAMs as fast as it can, over loopback. Prints the places at which DATAGRAMs are lost.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example datagrams -- [DATAGRAMS_PER_TRAIN [CONTROLLER]]
 //! ```
 //!
 //! Client and server are processes of their own, each on one thread, with the windows and buffers of
-//! `benches/compare`. What is lost on the way, says the server; what the connection received and the
-//! application did not get, the client; and how often the kernel had no room in a socket's buffer, be it
-//! for a datagram or for a whole train, the kernel.
+//! `benches/compare`. The server counts DATAGRAMs that were lost on the way. The client counts DATAGRAMs
+//! that its connection received and its application did not get. The kernel counts the times when a
+//! socket's buffer had no room for a datagram or a train.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -97,7 +97,7 @@ async fn receive(server: SocketAddr, transport: TransportConfig) -> Result<(), F
         next = number + 1;
         read += 1;
     }
-    // Of the DATAGRAMs that arrived, those that nobody has read yet.
+    // DATAGRAMs that have arrived, and that the application has not read yet.
     let frames = connection.stats().frames_received[FrameKind::Datagram];
     let waiting = frames - read;
     println!("client: {read} read, {waiting} waiting or dropped by the connection, {lost} missing");
@@ -106,7 +106,7 @@ async fn receive(server: SocketAddr, transport: TransportConfig) -> Result<(), F
     Ok(())
 }
 
-/// How often a datagram or a train found no room in a socket's buffer.
+/// The number of times that a datagram or a train found no room in a socket's buffer.
 fn full_buffers() -> Result<u64, Failure> {
     let text = fs::read_to_string("/proc/net/snmp")?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));

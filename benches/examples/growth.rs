@@ -1,12 +1,12 @@
-//! What a byte costs as limits, streams, connections and losses grow: CPU time of both sides together,
+//! The cost of a byte as limits, streams, connections and losses grow: CPU time of both sides together,
 //! in memory, with encryption.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --example growth -- [WORD]
 //! ```
 //!
-//! With a word, only tables with it in their name.
-//! Each row is the least of several measurements, and stands beside the first row of its table.
+//! With a word, only tables with this word in their name. A row shows the least of several measurements,
+//! and its ratio to the first row of the table.
 
 use cpu_time::ThreadTime;
 use mpquic_benches::{Crypto, Pipe, SharedMemory};
@@ -14,7 +14,7 @@ use mpquic_core::config::TransportOptions;
 
 /// Measurements of a row.
 const ROUNDS: usize = 5;
-/// MiB a measurement moves.
+/// MiB that a measurement moves.
 const SIZE: u64 = 32;
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
         },
     );
     table("connections in turns", &[1, 10, 100, 1000], |count| {
-        // As with a driver, only what belongs to a connection is its own.
+        // As in a driver, all connections share the memory for datagrams under way.
         let mut memory = SharedMemory::default();
         let mut pipes = Vec::from_iter((0..count).map(|_| {
             let mut pipe = pipe(|_| {});
@@ -56,7 +56,7 @@ fn main() {
             pipe
         }));
         let each = (SIZE << 20) / count;
-        // A visit moves 16 KiB or a little more, however many there are.
+        // A visit to a connection moves 16 KiB or a little more, for any number of connections.
         let visits = (each >> 14).max(1);
         Box::new(move || {
             for _ in 0..visits {
@@ -85,7 +85,7 @@ fn pipe(change: impl FnOnce(&mut TransportOptions)) -> Pipe {
     Pipe::new(Crypto::Tls, 1, transport)
 }
 
-/// A row for each of `values`, and a bar as long as what a byte costs next to the first row.
+/// Prints a row for each of `values`, with a bar as long as the cost of a byte relative to the first row.
 fn table(name: &str, values: &[u64], prepare: impl Fn(u64) -> Box<dyn FnMut()>) {
     if std::env::args()
         .nth(1)

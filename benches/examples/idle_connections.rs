@@ -4,7 +4,7 @@
 //! cargo run --profile bench -p mpquic-benches --example idle_connections -- [CONNECTIONS]
 //! ```
 //!
-//! The server is a process of its own. Prints how much its resident memory grew per connection.
+//! The server is a process of its own. Prints the growth of its resident memory per connection.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Handshakes under way at a time.
 const CONCURRENCY: usize = 50;
-/// Until acknowledgements, session tickets and MTU probes have come to rest.
+/// Time until acknowledgements, session tickets and MTU probes have ended.
 const REST: Duration = Duration::from_secs(3);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -46,7 +46,7 @@ fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Serves until its input ends; reports on each line of it.
+/// Serves until the standard input ends; reports at each line of the input.
 fn serve() -> Result<(), Failure> {
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -80,7 +80,7 @@ fn serve() -> Result<(), Failure> {
     })
 }
 
-/// Opens connections and leaves them to themselves.
+/// Opens connections, and keeps them idle.
 async fn connect(
     server: SocketAddr,
     count: u32,

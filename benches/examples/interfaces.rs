@@ -1,19 +1,20 @@
-//! A download over all network interfaces, which tells what happens to it. `benches/interfaces` and `benches/fleet`
-//! run it while links and addresses change.
+//! A download over all network interfaces, which prints events of its paths and gaps in its data. `benches/interfaces`
+//! and `benches/fleet` run the download while links and addresses change.
 //!
 //! ```text
 //! interfaces server PORT
 //! interfaces client ADDRESS [ADDRESS..]
 //! ```
 //!
-//! The server sends to each client until that goes away. Of its input, each line has all addresses that it announces
-//! from then on, separated by spaces. The client takes the server's addresses, the first
-//! of which it connects to, and stops when its input ends. Each of its lines begins with the seconds since 1970:
+//! The server sends to each client until the client goes away. Each line of the server's standard input has all
+//! addresses to announce from then on, separated by spaces. The arguments of the client are the server's addresses; the
+//! client connects to the first one, and stops at the end of its standard input. Each line of its output begins with
+//! the seconds since 1970:
 //!
 //! ```text
-//! 1.5 event PATH LOCAL EVENT          what happened to a path
-//! 1.5 gap SECONDS                     so long nothing was delivered, if that is more than 10 ms
-//! 1.5 ended BYTES                     all was well
+//! 1.5 event PATH LOCAL EVENT          an event of a path
+//! 1.5 gap SECONDS                     a time without data, of more than 10 ms
+//! 1.5 ended BYTES                     the download ended without an error
 //! ```
 
 use std::io::{BufRead, Read};
@@ -26,7 +27,7 @@ use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 const ALPN: &[&[u8]] = &[b"interfaces"];
-/// Shorter gaps are not told.
+/// Shorter gaps are not printed.
 const SHORT: Duration = Duration::from_millis(10);
 
 fn main() -> Result<(), Failure> {
@@ -56,7 +57,7 @@ async fn serve(port: u16) -> Result<(), Failure> {
             let connection = incoming.await?;
             let mut stream = connection.open_uni().await?;
             let block = vec![7; 1 << 16];
-            // Ends with the connection.
+            // The task ends with the connection.
             while stream.write_all(&block).await.is_ok() {}
             Ok::<_, Failure>(())
         });
@@ -64,7 +65,7 @@ async fn serve(port: u16) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Announces what the input says, until it ends.
+/// Announces the addresses of each line of the input, until the input ends.
 fn announce(server: &Endpoint) -> Result<(), Failure> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -113,7 +114,7 @@ async fn download(addresses: Vec<SocketAddr>) -> Result<(), Failure> {
     events.await?
 }
 
-/// Prints what happens to paths.
+/// Prints events of paths.
 async fn tell(connection: Connection) -> Result<(), Failure> {
     let mut events = connection.path_events();
     while let Some(event) = events.next().await {

@@ -1,13 +1,13 @@
-//! What the hybrid key exchange costs: handshakes in memory, with either one, in turns.
+//! The cost of the hybrid key exchange: handshakes in memory, with the hybrid and the classical one in turns.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example key_exchange -- [ROUNDS] [HANDSHAKES]
 //! ```
 //!
-//! A client and a server of the core, on one thread, without sockets: the certificate is Ed25519's, no
-//! session is resumed. Prints the processor time of each side for a handshake, and the bytes that each
-//! sends until both have confirmed it. Each figure is the median of the rounds, each ratio that of the ratios
-//! within rounds.
+//! A client and a server of the core run on one thread, without sockets. The certificate has an Ed25519
+//! key, and no session is resumed. Prints the processor time of each side for a handshake, and the bytes
+//! that each side sends until both have confirmed the handshake. A figure is the median of the rounds; a
+//! ratio is the median of the ratios of single rounds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use mpquic_sim::Tls;
 
 const ALPN: &[u8] = b"bench";
 
-/// What one side does, and what it takes.
+/// One side, with its processor time and sent bytes.
 struct Peer {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
@@ -50,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// Takes what the other side has sent, and returns what this one sends.
+    /// Takes the datagrams of the other side, and returns the datagrams of this side.
     fn turn(&mut self, now: Instant, received: Vec<BytesMut>) -> Result<Vec<BytesMut>, Failure> {
         let began = ThreadTime::now();
         for data in received {
@@ -97,7 +97,7 @@ impl Peer {
         connection.is_some_and(|(_, connection)| connection.is_handshake_confirmed())
     }
 
-    /// There is no connection any more.
+    /// Drops the connection.
     fn forget(&mut self) {
         if let Some((handle, _)) = self.connection.take() {
             self.endpoint.handle_event(handle, EndpointEvent::drained());
@@ -105,7 +105,7 @@ impl Peer {
     }
 }
 
-/// A client and a server that meet again and again.
+/// A client and a server for many handshakes.
 struct Bench {
     key_exchange: KeyExchange,
     transport: Arc<TransportConfig>,
@@ -141,7 +141,7 @@ impl Bench {
 
     fn handshake(&mut self) -> Result<(), Failure> {
         let now = now();
-        // Without the tickets of the connections before.
+        // A new configuration has no tickets of earlier connections.
         let fresh = Tls::new(ALPN).key_exchange(self.key_exchange)?;
         let config = fresh.client(self.transport.clone());
         let began = ThreadTime::now();
@@ -160,7 +160,7 @@ impl Bench {
     }
 }
 
-/// Microseconds of client and server for a handshake, and what each sends.
+/// Microseconds of client and server for a handshake, and the bytes and datagrams that each sends.
 fn round(key_exchange: KeyExchange, count: u32) -> Result<[f64; 6], Failure> {
     let mut bench = Bench::new(key_exchange)?;
     for _ in 0..count {

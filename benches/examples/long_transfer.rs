@@ -4,8 +4,8 @@
 //! cargo run --profile bench -p mpquic-benches --example long_transfer -- [GIB] [PATHS]
 //! ```
 //!
-//! The server is a process of its own and makes up the data as it goes; the client keeps none. Both
-//! hash what passes (SHA-256) and are asked for their resident memory each second.
+//! The server is a process of its own and generates the data; the client keeps no data. Both compute the
+//! SHA-256 of the data. Their resident memory is read each second.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::id;
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 const PIECE: usize = 256 << 10;
 /// Pieces read at a time.
 const PIECES: usize = 64;
-/// At the beginning memory grows with the windows.
+/// Samples to skip at the beginning, while memory grows with the windows.
 const WARM: usize = 3;
 
 fn main() -> Result<(), Failure> {
@@ -47,7 +47,7 @@ fn hex(hash: Sha256) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Serves one download; says what its hash is.
+/// Serves one download, and prints the SHA-256 of its data.
 async fn serve() -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"long"])?;
     let endpoint = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
@@ -70,7 +70,7 @@ async fn serve() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Data that is different in each piece and each place of it.
+/// The data of a piece: number and place determine each byte.
 fn piece(number: u64, length: usize) -> Bytes {
     let mut piece = BytesMut::with_capacity(length + 8);
     for index in 0..length.div_ceil(8) as u64 {
@@ -150,7 +150,7 @@ async fn download(connection: &Connection, bytes: u64) -> Result<Sha256, Failure
     }
 }
 
-/// Takes the memory of both sides each second; returns only if that is impossible.
+/// Reads the memory of both sides each second; returns only after a failure to read it.
 async fn sample(processes: [u32; 2], samples: &mut Vec<[u64; 2]>) -> Failure {
     loop {
         sleep(Duration::from_secs(1)).await;
@@ -161,7 +161,7 @@ async fn sample(processes: [u32; 2], samples: &mut Vec<[u64; 2]>) -> Failure {
     }
 }
 
-/// The most, and how it grew: least squares.
+/// Prints the largest memory, and its growth by least squares.
 fn print(side: &str, samples: &[u64]) {
     let most = samples.iter().copied().max().unwrap_or_default() as f64 / f64::from(1 << 20);
     let warm = samples.get(WARM..).unwrap_or_default();

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The server is a process of its own; both run on one thread. Requests are spread evenly over the
-//! second. A request and its response have 1 KiB each, on a stream of their own. Prints what failed,
-//! how long responses took, and what the server needed.
+//! second. A request and its response have 1 KiB each, on a stream of their own. Prints the number of
+//! failures, the times of responses, and the server's memory and processor time.
 
 use std::net::SocketAddr;
 use std::process::id;
@@ -25,12 +25,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Handshakes under way at a time.
 const CONCURRENCY: usize = 50;
-/// Between the last handshake and the first request.
+/// Time between the last handshake and the first request.
 const REST: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a request and of a response.
 const SIZE: usize = 1024;
-/// Without a response after this time, a request has failed.
+/// A request without a response for this time has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,7 @@ async fn serve() -> Result<(), Failure> {
                 return;
             };
             while let Ok((send, receive)) = connection.accept_bi().await {
-                // The client notices what fails.
+                // The client reports failures.
                 tokio::spawn(async move { answer(send, receive).await });
             }
         });
@@ -80,12 +80,12 @@ async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<(), Fai
     Ok(send.finish()?)
 }
 
-/// How long one response took.
+/// The time of one response.
 #[derive(Clone, Copy)]
 struct Latency {
-    /// Since the request was sent.
+    /// Time since the request left.
     sent: Duration,
-    /// Since it should have been sent.
+    /// Time since the request was due.
     due: Duration,
 }
 
@@ -177,7 +177,7 @@ async fn connect(server: SocketAddr, count: usize) -> Result<(Endpoint, Vec<Conn
     Ok((endpoint, made?))
 }
 
-/// A request each period. Stops at the first that fails.
+/// Sends a request each period. Stops at the first failure.
 async fn requests(
     connection: Connection,
     start: Instant,

@@ -1,17 +1,17 @@
-//! What a server does with one worker and with two: requests and handshakes in a second, over loopback.
+//! A server with one worker and with two workers: requests and handshakes per second, over loopback.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --example many_cores -- [SECONDS] [--share PERCENT]
 //! ```
 //!
-//! A worker is a thread of the server with a socket of its own (`EndpointBuilder::workers`). The clients, in another process, open connections from
-//! 32 ports for each worker and keep all busy: with requests of 100 bytes and responses of 1 KiB on streams of their own, or
-//! with handshakes, each on a connection that does nothing else. Prints what was done in a second, and in a
-//! second of the server's processor time.
+//! A worker is a thread of the server with a socket of its own (`EndpointBuilder::workers`). The clients, in another
+//! process, open connections from 32 ports for each worker, and keep all workers busy: with requests of 100 bytes and
+//! responses of 1 KiB on streams of their own, or with handshakes, each on a connection without data. Prints the number of
+//! requests or handshakes per second, and per second of the server's processor time.
 //!
-//! With `--share`, as root on Linux with control groups of version 1 at `/sys/fs/cgroup/cpu`, each worker gets so
-//! much of a processor and no more. Where clients share two processors with the server, this is how two workers
-//! find the room that one finds; with a share of 30, clients have 1.4 processors.
+//! With `--share`, as root on Linux with control groups of version 1 at `/sys/fs/cgroup/cpu`, each worker gets at most
+//! this share of a processor. If clients and server share two processors, the limit gives two workers the same
+//! conditions as one worker: with a share of 30, clients have 1.4 processors.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 const ALPN: &[&[u8]] = &[b"workers"];
-/// Client ports for each worker: the kernel spreads them.
+/// Client ports for each worker: the kernel spreads ports over workers.
 const PORTS: usize = 32;
 /// Requests under way on the connection of each port.
 const REQUESTS: usize = 16;
@@ -35,11 +35,11 @@ const REQUESTS: usize = 16;
 const HANDSHAKES: usize = 2;
 const REQUEST: usize = 100;
 const RESPONSE: usize = 1024;
-/// Before counting begins.
+/// Time before counting begins.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How often one worker is compared with two.
+/// Comparisons of one worker with two workers.
 const ROUNDS: usize = 5;
-/// In such periods, a worker gets its share.
+/// The period of a worker's share, microseconds.
 const PERIOD_US: u64 = 10_000;
 const GROUPS: &str = "/sys/fs/cgroup/cpu";
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Measures one worker and two in turns, so that it shows what differs by chance.
+/// Measures one worker and two workers in turns, so that differences by chance show.
 fn compare(seconds: u64, share: Option<u64>) -> Result<(), Failure> {
     println!("            one worker              two workers");
     println!("what        a second  a CPU second  a second  a CPU second  ratio");
@@ -87,7 +87,7 @@ enum Work {
     Handshakes,
 }
 
-/// What was done in so many seconds, and in so many of the server's processor time.
+/// A number of requests or handshakes, with the seconds and the server's processor time for them.
 struct Seen {
     count: f64,
     seconds: f64,
@@ -95,12 +95,12 @@ struct Seen {
 }
 
 impl Seen {
-    /// In a second.
+    /// Requests or handshakes per second.
     fn rate(&self) -> f64 {
         self.count / self.seconds
     }
 
-    /// In a second of the server's processor time.
+    /// Requests or handshakes per second of the server's processor time.
     fn efficiency(&self) -> f64 {
         self.count / self.cpu
     }
@@ -147,7 +147,7 @@ fn measure(work: Work, workers: usize, seconds: u64, share: Option<u64>) -> Resu
     })
 }
 
-/// Where the clients run.
+/// The runtime of the clients.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -216,7 +216,7 @@ async fn request(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// A server with so many workers, until it is ended. Its first thread runs none of them.
+/// Runs a server with this number of workers, until the process is ended. The first thread runs no worker.
 fn serve(workers: usize) -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let builder = Endpoint::builder().bind("127.0.0.1:0".parse()?);
@@ -241,7 +241,7 @@ fn serve(workers: usize) -> Result<(), Failure> {
 async fn answer(endpoint: Endpoint) -> Result<(), Failure> {
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
-            // What fails, the client notices.
+            // The client reports failures.
             let Ok(connection) = incoming.await else {
                 return;
             };
@@ -261,7 +261,7 @@ async fn answer(endpoint: Endpoint) -> Result<(), Failure> {
 struct Limits(Vec<(String, PathBuf)>);
 
 impl Limits {
-    /// Each thread of the process gets so much of a processor.
+    /// Gives each thread of the process this share of a processor.
     fn set(process: u32, percent: u64) -> Result<Self, Failure> {
         let mut limits = Self(Vec::new());
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -282,7 +282,7 @@ impl Limits {
 impl Drop for Limits {
     fn drop(&mut self) {
         for (thread, group) in &self.0 {
-            // What is left of it does no harm.
+            // A group that cannot be removed does no harm.
             let _ = fs::write(Path::new(GROUPS).join("tasks"), thread);
             let _ = fs::remove_dir(group);
         }

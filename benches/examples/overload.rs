@@ -1,20 +1,21 @@
-//! A server that is offered more than it can take, and one under a flood of forged attempts to
-//! connect, over loopback.
+//! A server with more new connections than it can take, and a server under a flood of forged attempts
+//! to connect, over loopback.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example overload -- [SECONDS [MICROSECONDS]]
 //! ```
 //!
-//! The server is a process of its own on one thread; so is a client with established connections,
-//! which asks for something a thousand times a second and measures how long answers take; and so is
-//! whoever floods. First, new connections come as fast as the server takes them: its capacity. Then
-//! at half of that, at one and a half times that, and at half again. Last, a client connects again and
-//! again, without and with a flood of 4000 forged Initials a second from addresses that never answer.
-//! Each phase takes so many seconds.
+//! Four programs run as processes of their own, each on one thread: the server; a client with established
+//! connections, which sends a thousand requests per second and measures the times of answers; a client that
+//! makes new connections; and a sender of forged packets. First, new connections come as fast as the
+//! server takes them: the server's capacity. Then they come at half of the capacity, at one and a half
+//! times the capacity, and at half of it again. Last, a client makes one connection after the other,
+//! without and with a flood of 4000 forged Initials per second from addresses that never answer. Each
+//! phase takes SECONDS.
 //!
-//! A client takes longer for a handshake than a server with the small key of this program. So that the
-//! server is what limits, it computes for so many microseconds more in each handshake, as it would with a
-//! large RSA key; 1000 by default.
+//! With the small key of this program, a handshake takes a client longer than the server. The server
+//! therefore computes MICROSECONDS longer in each handshake (1000 by default), as with a large RSA key, so
+//! that the server is the bottleneck.
 
 use std::io::{BufRead, stdin};
 use std::net::{SocketAddr, UdpSocket};
@@ -43,12 +44,12 @@ const REQUESTS: u32 = 20;
 const SIZE: usize = 1024;
 /// Handshakes under way at a time while capacity is measured.
 const CONCURRENCY: usize = 64;
-/// Without an answer after this time, an attempt or a request has failed.
+/// An attempt or a request without an answer for this time has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Forged attempts a second, and addresses they come from.
 const FLOOD: u32 = 4000;
 const FORGED_FROM: u32 = 250;
-/// Between two phases, until what the one before left behind is gone.
+/// Time between two phases, in which the state of the earlier phase disappears.
 const REST: Duration = Duration::from_secs(3);
 
 fn main() -> Result<(), Failure> {
@@ -81,7 +82,7 @@ fn lines() -> UnboundedReceiver<()> {
     lines
 }
 
-/// Answers every request. Reports what the endpoint has done when asked, until its input ends.
+/// Answers every request. Reports the endpoint's counters at each line of the input, until the input ends.
 async fn serve(more: Duration) -> Result<(), Failure> {
     let name = std::str::from_utf8(ALPN)?;
     let (config, _) = ServerConfig::self_signed(&["localhost"], &[name.as_bytes()])?;
@@ -143,13 +144,13 @@ async fn connect(endpoint: Endpoint, server: SocketAddr) -> Result<Duration, Fai
     let start = now();
     let connection = timeout(PATIENCE, endpoint.connect(server, "localhost")?).await??;
     let time = start.elapsed();
-    // Closed at once, it would never complete for the server.
+    // If the connection closed at once, its handshake would never complete at the server.
     timeout(PATIENCE, connection.handshake_confirmed()).await??;
     connection.close(0u32.into(), b"");
     Ok(time)
 }
 
-/// Times in milliseconds, at shares of them.
+/// Quantiles of times, in milliseconds.
 fn shares(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let at = |share: f64| {
@@ -161,7 +162,8 @@ fn shares(mut times: Vec<Duration>) -> String {
     format!("p50 {p50:.2} ms, p99 {p99:.2} ms, most {most:.2} ms")
 }
 
-/// Asks on established connections, and reports how long answers took since it was asked last.
+/// Sends requests on established connections. At each line of the input, reports the times of answers since the
+/// last report.
 async fn ask_all(server: SocketAddr) -> Result<(), Failure> {
     let endpoint = client()?;
     let (sender, mut times) = unbounded_channel();
@@ -258,7 +260,7 @@ fn run(seconds: u32, more: &str) -> Result<(), Failure> {
     report("one at a time, and a flood", &mut || {
         let seconds = (seconds + 1).to_string();
         let mut flood = Process::start(&["flood", &line, &seconds])?;
-        // It has made what it will send.
+        // The flood's datagrams are made.
         flood.line()?;
         flood.ask()?;
         let result = runtime.block_on(one_by_one(address, length))?;
@@ -267,7 +269,7 @@ fn run(seconds: u32, more: &str) -> Result<(), Failure> {
     })
 }
 
-/// Connects as fast as the server answers; returns how many a second.
+/// Connects as fast as the server answers; returns connections per second.
 async fn saturate(server: SocketAddr, length: Duration) -> Result<f64, Failure> {
     let endpoint = client()?;
     let end = Instant::now() + length;
@@ -286,7 +288,7 @@ async fn saturate(server: SocketAddr, length: Duration) -> Result<f64, Failure> 
     Ok(f64::from(done) / length.as_secs_f64())
 }
 
-/// Begins so many connections a second, whatever becomes of them.
+/// Begins connections at this rate per second, regardless of their success.
 async fn offer(server: SocketAddr, rate: f64, length: Duration) -> Result<String, Failure> {
     let endpoint = client()?;
     let start = Instant::now();
@@ -320,7 +322,7 @@ async fn offer(server: SocketAddr, rate: f64, length: Duration) -> Result<String
     ))
 }
 
-/// Connects again and again.
+/// Makes one connection after the other.
 async fn one_by_one(server: SocketAddr, length: Duration) -> Result<String, Failure> {
     let endpoint = client()?;
     let start = Instant::now();
@@ -339,7 +341,7 @@ async fn one_by_one(server: SocketAddr, length: Duration) -> Result<String, Fail
     ))
 }
 
-/// Sends first flights of clients that take no part in what follows.
+/// Sends first flights of clients that never answer.
 fn flood(server: SocketAddr, seconds: u32) -> Result<(), Failure> {
     let sockets: Result<Vec<_>, _> = (0..FORGED_FROM)
         .map(|index| UdpSocket::bind(format!("127.1.0.{}:0", index + 1)))
@@ -356,7 +358,7 @@ fn flood(server: SocketAddr, seconds: u32) -> Result<(), Failure> {
         for number in sent..due.min(count) {
             let socket = &sockets[(number % FORGED_FROM) as usize];
             for datagram in &flights[number as usize] {
-                // What the kernel has no room for is not sent.
+                // A datagram for which the kernel has no room is dropped.
                 datagrams += u32::from(socket.send_to(datagram, server).is_ok());
             }
         }

@@ -1,13 +1,13 @@
-//! Loads a page of many objects over HTTP/3, some of which are asked for once others have come.
+//! Loads a page of many objects over HTTP/3. Some objects are requested after other objects have arrived.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example page -- SERVER LOCAL[,LOCAL] KIND...
 //! ```
 //!
 //! connects to a `mpquic serve` from each LOCAL address, and waits for as many paths. A KIND is
-//! `NAME:COUNT:URGENCY:AFTER`: so many objects NAME-0, NAME-1 and so on, with this urgency (RFC 9218; empty for none; `2i`: of use in parts),
-//! asked for once all objects of the kind AFTER are there (empty: at once). It prints, for each kind, the seconds from
-//! the first request to the end of its last object. `benches/page` runs it.
+//! `NAME:COUNT:URGENCY:AFTER`: COUNT objects NAME-0, NAME-1 and so on, with an urgency of RFC 9218 (empty: no urgency;
+//! `2i`: incremental), requested once all objects of the kind AFTER have arrived (empty: at once). Prints, for each kind,
+//! the seconds from the first request to the end of the kind's last object. `benches/page` runs this program.
 
 use std::net::SocketAddr;
 
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// An urgency, and `i` behind it if parts are of use.
+/// Reads an urgency, with `i` behind it for an incremental object.
 fn read_priority(text: &str) -> Result<Priority, Failure> {
     let number = text.trim_end_matches('i');
     let priority = Priority::new(number.parse()?).ok_or("urgencies are from 0 to 7")?;
@@ -121,7 +121,7 @@ async fn load(server: SocketAddr, locals: &[SocketAddr], kinds: &[Kind]) -> Resu
     Ok(())
 }
 
-/// Fetches objects at once.
+/// Fetches several objects at the same time.
 async fn fetch_all(
     requests: Requests,
     names: Vec<String>,

@@ -8,9 +8,10 @@
 //! Client and server are processes of their own, each on one thread. A connection has two paths from
 //! the start, echoes a stream, closes one path, echoes another stream and is closed, by either side
 //! or because its last handle is dropped. Meanwhile one of the client's two sockets is closed and
-//! opened again, once a second. The time is cut into rounds. After each, all connections are over,
-//! and a line says what is left. Connections that end because both processes were stopped for a while
-//! (a machine that sleeps, measurements that want the machine for themselves) are counted apart.
+//! opened again, once a second. The time is divided into rounds. After each round, all connections have
+//! ended, and a line shows the remaining memory, descriptors and tasks. Connections that end because both
+//! processes were stopped for a while (the machine slept, or other measurements needed it alone) are
+//! counted apart.
 
 use std::fs;
 use std::io::Read;
@@ -28,16 +29,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 const ALPN: &[&[u8]] = &[b"soak"];
 const ROUNDS: u32 = 12;
-/// Connections at a time.
+/// Number of connections at a time.
 const WORKERS: u64 = 16;
 /// A connection that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Who gets no time for so long was stopped, and may have lost its connections to idle timeouts.
+/// A process without processor time for this long was stopped, and may have lost connections to idle
+/// timeouts.
 const STOPPED: Duration = Duration::from_secs(10);
 const LARGEST: usize = 300_000;
 /// Asks the server to close the connection.
 const CLOSE: &[u8] = b"close";
-/// What rounds may differ by: parts of 1024, and bytes.
+/// The allowed growth between rounds: parts of 1024, and bytes in addition.
 const NOISE: (u64, u64) = (100, 2 << 20);
 
 fn main() -> Result<(), Failure> {
@@ -56,7 +58,7 @@ fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Serves until its input ends; reports on each byte of it.
+/// Serves until the standard input ends; reports at each byte of the input.
 fn serve() -> Result<(), Failure> {
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -87,7 +89,7 @@ fn serve() -> Result<(), Failure> {
     })
 }
 
-/// Sends back what it receives. The client notices what fails.
+/// Sends received bytes back. The client reports failures.
 async fn answer(
     connection: Connection,
     mut send: SendStream,
@@ -116,14 +118,13 @@ fn descriptors(process: u32) -> Result<u64, Failure> {
     Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count() as u64)
 }
 
-/// What both processes use while there is no connection: each first of the client, then of the
-/// server.
+/// Use of both processes while no connection is open: of the client first, then of the server.
 #[derive(Debug, Clone, Copy)]
 struct Use {
     memory: [u64; 2],
     descriptors: [u64; 2],
     tasks: [u64; 2],
-    /// What endpoints keep of connections.
+    /// Bytes that endpoints keep of ended connections.
     kept: [u64; 2],
 }
 
@@ -173,11 +174,12 @@ fn sample(server: &mut Process, endpoint: &Endpoint) -> Result<Use, Failure> {
     })
 }
 
-/// A name, what it is for client and server, and how much it may grow: parts of 1024, and more.
+/// A figure: its name, its values for client and server, and its allowed growth: parts of 1024, and an
+/// absolute number.
 type Figure = (&'static str, fn(&Use) -> [u64; 2], (u64, u64));
 
-/// The last third must need no more than the first one. The very first round, in which pools fill,
-/// counts as well.
+/// Checks that the last third of the rounds uses no more than the first third. The first round, in
+/// which pools fill, counts as well.
 fn check(rounds: &[Use]) -> Result<(), Failure> {
     let (first, last) = (&rounds[..rounds.len() / 3], &rounds[rounds.len() * 2 / 3..]);
     let figures: [Figure; 4] = [
@@ -199,7 +201,7 @@ fn check(rounds: &[Use]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes a socket and opens it again until a time.
+/// Closes a socket and opens it again, over and over until `end`.
 async fn flap(endpoint: &Endpoint, local: SocketAddr, end: Instant) -> Result<(), Failure> {
     while Instant::now() < end {
         sleep(Duration::from_millis(700)).await;
@@ -214,14 +216,14 @@ async fn flap(endpoint: &Endpoint, local: SocketAddr, end: Instant) -> Result<()
     Ok(())
 }
 
-/// How many connections did what they were to do, and how many were stopped meanwhile.
+/// The number of successful connections, and of connections that ended because processes were stopped.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     done: u64,
     stopped: u64,
 }
 
-/// One connection after the other, until a time.
+/// Makes one connection after the other, until a time.
 async fn work(
     endpoint: Endpoint,
     server: SocketAddr,
@@ -258,7 +260,7 @@ async fn stopped() {
 async fn session(endpoint: &Endpoint, server: SocketAddr, number: u64) -> Result<(), Failure> {
     let connecting = endpoint.connect(server, "localhost")?;
     let connection = timeout(PATIENCE, connecting).await??;
-    // Another handle, to see what is wrong; `talk` drops its own.
+    // A second handle, for reports of errors: `talk` drops its own handle.
     let watched = connection.clone();
     match timeout(PATIENCE, talk(connection, number)).await {
         Ok(result) => result,
@@ -271,7 +273,7 @@ async fn talk(connection: Connection, number: u64) -> Result<(), Failure> {
     echo(&connection, size).await?;
     let paths = connection.paths();
     let closed = paths.get(number as usize % paths.len().max(1));
-    // The last one cannot be closed.
+    // The last path cannot be closed.
     let _may_be_refused = closed.map(mpquic_tokio::Path::close);
     echo(&connection, size / 2).await?;
     match number % 3 {

@@ -1,4 +1,4 @@
-//! What the benchmarks of mpquic share; see `benches/` for them and `RESULTS.md` for figures.
+//! Parts that the benchmarks of mpquic share. `benches/` has the benchmarks, and `RESULTS.md` the figures.
 
 use mpquic_core::config::TransportOptions;
 
@@ -7,13 +7,13 @@ pub mod process;
 
 pub use pipe::{Crypto, Pipe, SharedMemory};
 
-/// Without pacing, with the plainest scheduler, and with a controller that answers losses only:
-/// nothing waits for the clock, and counts do not depend on it, as they would with rates.
+/// Options without pacing, with the plainest scheduler, and with a controller that answers losses
+/// only: no packet waits for the clock, and counts of instructions do not depend on the clock.
 pub fn unpaced() -> TransportOptions {
     unpaced_with("lrf")
 }
 
-/// The same with another scheduler.
+/// The same options with another scheduler.
 ///
 /// # Panics
 ///
@@ -26,7 +26,7 @@ pub fn unpaced_with(scheduler: &str) -> TransportOptions {
     transport
 }
 
-/// Now: the clock is what a benchmark is about.
+/// The current time: benchmarks measure the clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the clock is what a benchmark is about"

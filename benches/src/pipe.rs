@@ -1,5 +1,5 @@
-//! [`Pipe`]: two connections that hand each other datagrams in memory. No links, no queues, no
-//! losses: what is measured is the protocol.
+//! [`Pipe`]: two connections that pass each other datagrams in memory, without links, queues or
+//! losses. So a measurement shows the cost of the protocol.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,9 +16,9 @@ use mpquic_sim::{NullCrypto, Tls};
 
 /// One way through the pipe.
 const DELAY: Duration = Duration::from_micros(50);
-/// What is written at a time.
+/// Bytes written at a time.
 const PIECE: usize = 1 << 16;
-/// It is the same for all.
+/// The content of all streams.
 static CONTENT: [u8; PIECE] = [0x5a; PIECE];
 /// Memory received datagrams are cut from.
 const SLAB: usize = 1 << 19;
@@ -30,7 +30,7 @@ const TRAIN: usize = 44;
 pub enum Crypto {
     /// AES-128-GCM.
     Tls,
-    /// Nothing: what remains is everything else.
+    /// No encryption: the cost of the other parts.
     Null,
 }
 
@@ -43,9 +43,9 @@ pub struct Pipe {
     stream: StreamId,
     piece: Bytes,
     received: u64,
-    /// Of a thousand datagrams, how many are lost.
+    /// Lost datagrams of each thousand.
     lost: u64,
-    /// Of a thousand, how many arrive after the rest of their train.
+    /// Datagrams of each thousand that arrive after the rest of their train.
     late: u64,
     random: u64,
 }
@@ -77,7 +77,7 @@ impl Pipe {
     /// Connects, opens `paths` paths and a stream.
     ///
     /// # Panics
-    /// If that does not work.
+    /// If the connection, a path or the stream does not open.
     pub fn new(crypto: Crypto, paths: u8, transport: TransportOptions) -> Self {
         let (client, server) = configs(crypto, transport);
         let endpoint = |server, seed| {
@@ -114,19 +114,19 @@ impl Pipe {
         pipe
     }
 
-    /// Lets the pipe work with this memory, and takes back what it has, or the other way round.
+    /// Exchanges the pipe's memory for datagrams with this memory.
     pub fn swap_memory(&mut self, memory: &mut SharedMemory) {
         std::mem::swap(&mut self.client.memory, &mut memory.client);
         std::mem::swap(&mut self.server.memory, &mut memory.server);
     }
 
-    /// Loses so many of a thousand datagrams from the server, from now on.
+    /// From now on, loses this number of each thousand datagrams from the server.
     pub fn lose(&mut self, of_thousand: u64) {
         self.lost = of_thousand;
     }
 
-    /// Lets so many of a thousand datagrams from the server arrive after the rest of their train, from
-    /// now on.
+    /// From now on, this number of each thousand datagrams from the server arrives after the rest of its
+    /// train.
     pub fn reorder(&mut self, of_thousand: u64) {
         self.late = of_thousand;
     }
@@ -134,7 +134,7 @@ impl Pipe {
     /// Moves `bytes` over each of `count` new streams, all at a time.
     ///
     /// # Panics
-    /// If nothing moves any more, or the limits of streams or windows are too low.
+    /// If the transfer stands still, for example because limits of streams or windows are too low.
     pub fn streams(&mut self, count: usize, bytes: usize) {
         let payload = self.piece.slice(..bytes);
         for _ in 0..count {
@@ -165,7 +165,7 @@ impl Pipe {
     /// client's.
     ///
     /// # Panics
-    /// If one is lost.
+    /// If a DATAGRAM is lost.
     pub fn datagrams(&mut self, count: u64, size: usize) {
         let (mut left, mut received) = (count, 0);
         let payload = self.piece.slice(..size);
@@ -253,12 +253,13 @@ impl Pipe {
         }
     }
 
-    /// Until nothing is left to say.
+    /// Passes datagrams until neither side has a datagram to send.
     fn settle(&mut self) {
         while self.round() {}
     }
 
-    /// A train from the server, and the client's answers; false if nobody had anything to send.
+    /// Passes a train from the server, and the client's answers; false if neither side had a datagram to
+    /// send.
     fn round(&mut self) -> bool {
         let mut trouble = Trouble {
             lost: self.lost,
@@ -335,7 +336,7 @@ impl End {
         any
     }
 
-    /// Takes a train, as a driver does from its socket: copied into memory that is used again.
+    /// Receives a train, and copies it into reused memory, as a driver does with datagrams of a socket.
     fn receive<'a>(
         &mut self,
         now: Instant,
@@ -421,7 +422,7 @@ impl End {
         assert!(all && stream.finish().is_ok(), "the window is small");
     }
 
-    /// Reads what there is; returns how many bytes.
+    /// Reads all received bytes of a stream; returns their number.
     fn read(&mut self, stream: StreamId) -> u64 {
         let mut bytes = 0;
         let mut stream = self.connection().recv_stream(stream);
@@ -455,7 +456,7 @@ impl Trouble<'_> {
     }
 }
 
-/// Sending: a function of its own, so that it shows in profiles and can be counted.
+/// Sends. A function of its own shows in profiles, and its instructions can be counted.
 #[inline(never)]
 pub(crate) fn sending(
     connection: &mut Connection,
@@ -465,7 +466,7 @@ pub(crate) fn sending(
     connection.poll_transmit(now, TRAIN, train)
 }
 
-/// Receiving: see [`sending`].
+/// Receives; a function of its own, as [`sending`].
 #[inline(never)]
 pub(crate) fn receiving(connection: &mut Connection, datagram: Datagram) {
     connection.handle_datagram(datagram);

@@ -1,21 +1,21 @@
-//! A second process of the same program, and what processes use.
+//! A second process of the same program; memory and processor time of processes.
 
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Whatever went wrong.
+/// Any error.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Clock ticks of `/proc` in a second, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// This program, run once more. Dropping it ends it.
+/// A second process of this program. The drop of this value ends the process.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// `None` once it was closed.
+    /// The standard input of the process; `None` once closed.
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
 }
@@ -24,7 +24,7 @@ impl Process {
     /// Starts this program with other arguments.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the process cannot be started.
     pub fn start(arguments: &[&str]) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(arguments)
@@ -40,33 +40,33 @@ impl Process {
         })
     }
 
-    /// The next line that it prints.
+    /// The next line that the process prints.
     ///
     /// # Errors
-    /// If it has ended, or prints what is not UTF-8.
+    /// If the process has ended, or prints bytes other than UTF-8.
     pub fn line(&mut self) -> Result<String, Failure> {
         Ok(self.output.next().ok_or("the other process ended")??)
     }
 
-    /// Gives it an empty line.
+    /// Writes an empty line to the process.
     ///
     /// # Errors
-    /// If it has ended, or its input was closed.
+    /// If the process has ended, or its input was closed.
     pub fn ask(&mut self) -> Result<(), Failure> {
         Ok(self.input.as_mut().ok_or("no input")?.write_all(b"\n")?)
     }
 
-    /// Closes its input, and waits until it ends by itself.
+    /// Closes the input of the process, and waits for its end.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// If the system cannot wait for the process.
     pub fn end(mut self) -> Result<(), Failure> {
         self.input = None;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Its process ID.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -74,7 +74,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails if it has ended by itself.
+        // Fails if the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -97,7 +97,7 @@ pub fn resident(process: u32) -> Result<u64, Failure> {
 /// If there is no such process.
 pub fn cpu_seconds(process: u32) -> Result<f64, Failure> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name, in parentheses, may hold anything. User and system time are fields 14 and 15.
+    // The name, in parentheses, may have any bytes. User and system time are fields 14 and 15.
     let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: Vec<u64> = times.map(str::parse).collect::<Result<_, _>>()?;

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Splits a transfer by what each path delivered lately, less what it lost.
+"""Splits a transfer by the bytes that each path delivered lately, less its lost bytes.
 
-Reads an observation per line, writes a weight per path: the place to put a learner.
+Reads an observation from each line, and writes a weight for each path. Put a learner of your own here.
 """
 
 import json
 import sys
 
 LEARNING_RATE = 0.3
-FLOOR = 0.02  # a path that carries nothing cannot show that it has become better
+FLOOR = 0.02  # a path without data cannot show that it has become better
 
 
 class Path:

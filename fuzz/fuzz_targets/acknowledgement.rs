@@ -1,5 +1,6 @@
-//! Acknowledgements of any ranges against a list of what was sent: each packet is acknowledged or
-//! lost once, the bytes in flight are the sum of the rest, and what was never sent is a fault.
+//! Acknowledgements of any ranges against a list of sent packets: each packet is acknowledged or
+//! lost once, the bytes in flight are the sum of the other packets, and the acknowledgement of an
+//! unsent packet is a fault.
 
 #![no_main]
 
@@ -21,14 +22,14 @@ enum Operation {
         bytes: u16,
         count: u8,
     },
-    /// From so far below the next number downwards: gaps and lengths.
+    /// Ranges from this distance below the next number downwards: gaps and lengths.
     Ack {
         below: u8,
         ranges: Vec<(u8, u8)>,
         delay: Varint,
         ecn: Option<[Varint; 3]>,
     },
-    /// Ranges that have nothing to do with what was sent.
+    /// Ranges of any numbers, whether packets were sent with them or not.
     Wild(Vec<(Varint, Varint)>),
     Wait(u16),
 }
@@ -45,7 +46,7 @@ struct Model {
     now: Instant,
     packets: BTreeMap<u64, (u64, State)>,
     largest_acked: Option<u64>,
-    /// Losses that turned out wrong make the sender more patient.
+    /// A spurious loss has raised the sender's packet threshold.
     is_patient: bool,
 }
 
@@ -89,7 +90,8 @@ impl Model {
         self.check_lost(counts.lost, acked + counts.late > 0);
     }
 
-    /// Marks numbers as acknowledged; returns how many were in flight, and how many lost.
+    /// Marks numbers as acknowledged. Returns the number of packets in flight among them, and of lost
+    /// packets.
     fn mark(&mut self, range: RangeInclusive<u64>) -> (usize, usize) {
         let (mut newly, mut late) = (0, 0);
         for (_, state) in self.packets.range_mut(range).map(|(_, packet)| packet) {

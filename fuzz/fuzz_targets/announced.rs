@@ -1,5 +1,6 @@
-//! Transport parameters of a peer against what a connection then does: parameters that break a rule
-//! end it, and the limits of others are kept. The peer itself does not know what it has announced.
+//! Transport parameters of a peer: parameters that break a rule end the connection, and the
+//! connection keeps the limits of valid parameters. The peer's own connection does not know the
+//! announced parameters, because they are replaced on their way.
 
 #![no_main]
 
@@ -38,7 +39,7 @@ struct Announced {
     disable_active_migration: bool,
     active_connection_id_limit: Option<Varint>,
     max_datagram_frame_size: Option<Varint>,
-    /// `None` leaves it as it is, 0 takes it away.
+    /// `None` leaves the parameter as it is, 0 takes the parameter away.
     initial_max_path_id: Option<u8>,
     min_ack_delay: Option<Varint>,
     reset_stream_at: bool,
@@ -112,7 +113,7 @@ impl Announced {
         }
     }
 
-    /// What RFC 9000 sections 7.3, 7.4 and 18.2 and the extensions call wrong.
+    /// True if the parameters are invalid by RFC 9000 sections 7.3, 7.4 and 18.2 or by an extension.
     fn is_wrong(&self, of: Side, applied: &TransportParameters) -> bool {
         let min_ack_delay = applied.min_ack_delay.unwrap_or_default();
         let of_server = of.is_server() && (self.wrong_destination || self.retry_source);
@@ -126,7 +127,7 @@ impl Announced {
     }
 }
 
-/// [`NullCrypto`] that announces other parameters than those of its connection.
+/// [`NullCrypto`] that replaces the parameters of its connection by the input's.
 struct Meddler {
     inner: Arc<NullCrypto>,
     announced: Announced,
@@ -205,7 +206,7 @@ fuzz_target!(|input: Input| {
             let code = TransportErrorCode::TRANSPORT_PARAMETER_ERROR;
             assert_eq!(error.fault.code(), code, "{error}");
         }
-        // The peer goes on as if it had announced multipath.
+        // The peer's connection uses multipath, although the replaced parameters do not announce it.
         Some(ConnectionError::TransportError(error)) => {
             assert_eq!(input.announced.initial_max_path_id, Some(0), "{error}");
         }
@@ -215,14 +216,14 @@ fuzz_target!(|input: Input| {
             assert!(!is_wrong(&input, !victim), "nobody minds");
             use_it(&mut table, &input, victim);
         }
-        // The peer finds fault with what it has asked for itself.
+        // The victim kept the announced limits, which exceed the limits that the peer's connection knows.
         Some(ConnectionError::ConnectionClosed(_)) => assert!(!is_wrong(&input, !victim)),
         Some(other) => panic!("{other}"),
     }
     table.finish();
 });
 
-/// What a side says is wrong, starting from what it would say by itself.
+/// True if the parameters of a side become invalid by the input's changes.
 fn is_wrong(input: &Input, of: Side) -> bool {
     let mut own = TransportParameters::default();
     own.max_ack_delay = Duration::from_millis(25);
@@ -232,7 +233,7 @@ fn is_wrong(input: &Input, of: Side) -> bool {
     input.announced.is_wrong(of, &own)
 }
 
-/// The victim keeps to what was announced.
+/// Uses the connection, and checks that the victim keeps the announced limits.
 fn use_it(table: &mut Table, input: &Input, victim: Side) {
     let peer = &input.announced;
     let hosted = table.hosted(victim).expect("it goes on");
@@ -289,8 +290,8 @@ fn use_it(table: &mut Table, input: &Input, victim: Side) {
     table.wait(Duration::from_millis(200));
 }
 
-/// What the victim sends at first: no datagram is larger than its receiver takes, and no more bytes of
-/// streams than there is credit for.
+/// Checks the victim's first datagrams: no datagram is larger than the peer accepts, and the bytes of
+/// streams stay within the peer's credit.
 fn check_flight(table: &Table, peer: &Announced, victim: Side) {
     let most = peer.max_udp_payload_size.unwrap_or(u16::MAX);
     let mut ends: BTreeMap<StreamId, u64> = BTreeMap::new();
@@ -317,7 +318,7 @@ fn check_flight(table: &Table, peer: &Announced, victim: Side) {
     );
 }
 
-/// The frames of a datagram's 1-RTT packet, which nothing but a tag protects.
+/// The frames of a datagram's 1-RTT packet, which is not encrypted: [`NullCrypto`] appends a tag only.
 fn one_rtt_frames(datagram: &Datagram) -> Vec<Frame> {
     let mut rest = datagram.data.clone();
     while let (false, Ok(packet)) = (rest.is_empty(), next_packet(&mut rest, 8)) {

@@ -1,6 +1,6 @@
-//! What a server answers the tool's client: parts of files against a naive reading of RFC 9110, redirections
-//! against a naive one of RFC 3986, which never take secrets elsewhere, and lists of directories, whose names
-//! must stay in their directory and whose messages must stay short.
+//! Answers of a server to the tool's client. Parts of files agree with a naive reading of RFC 9110. Redirections
+//! agree with a naive reading of RFC 3986, and never take secrets to another host. Names in lists of directories
+//! stay in their directory, and messages stay short.
 
 #![no_main]
 
@@ -127,7 +127,7 @@ const KINDS: [&str; 5] = ["file", "directory", "more", "other", "pipe"];
 enum Name {
     Listed(u8),
     Text(String),
-    /// As in URLs.
+    /// Percent-encoded, as in URLs.
     Encoded(Vec<u8>),
     Escapes(String),
     Long(u8, u16),
@@ -200,7 +200,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// An answer, and the same of a naive reading: where its bytes belong.
+/// Checks the place of an answer's bytes against a naive reading.
 fn check_answer(answer: &Answer) {
     let mut ask = Ask::get(&"https://host/a".parse().unwrap());
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::PUT];
@@ -209,7 +209,7 @@ fn check_answer(answer: &Answer) {
         true => Stamp::LastModified(date(1000)),
         false => Stamp::Etag("\"same\"".to_owned()),
     };
-    // A client continues what it has some of.
+    // A client continues only a file of which it has at least one byte.
     let have = answer.have.map(|have| u64::from(have.max(1)));
     ask.have = have.map(|have| (have, stamp));
     let mut fields = HeaderMap::new();
@@ -250,7 +250,7 @@ fn check_answer(answer: &Answer) {
     }
 }
 
-/// The same error, for its message.
+/// A copy of the error, for its message.
 fn error_of(error: &RequestError) -> RequestError {
     match error {
         RequestError::Redirected { status, location } => RequestError::Redirected {
@@ -270,7 +270,7 @@ enum Refused {
 
 type Part = (u64, Option<u64>, Option<u64>);
 
-/// RFC 9110 sections 14.4 and 15.3: what an answer is, and with which bytes.
+/// The kind of an answer and the range of its bytes, by RFC 9110 sections 14.4 and 15.3.
 fn naive_part(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Part, Refused> {
     let range = single(fields, CONTENT_RANGE);
     let is_get = matches!(ask.method, Method::GET | Method::HEAD);
@@ -279,7 +279,7 @@ fn naive_part(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Part,
         206 if is_get => {
             let (have, stamp) = ask.have.as_ref().ok_or(Refused::Otherwise)?;
             let (first, last, length) = range.and_then(naive_range).ok_or(Refused::Otherwise)?;
-            // Without a strong validator, nobody knows of which version the part is.
+            // Without a strong validator, the version of the part is unknown.
             if first != *have || Stamp::of(fields).as_ref() != Some(stamp) {
                 return Err(Refused::Otherwise);
             }
@@ -297,7 +297,7 @@ fn naive_part(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Part,
         300..400 if fields.contains_key(LOCATION) => return Err(Refused::Redirected),
         _ => return Err(Refused::Otherwise),
     }
-    // A part under the name of the whole.
+    // A part of the file under the status of the whole file.
     if let Some((first, last, length)) = range.and_then(naive_range)
         && (first != 0 || length != Some(last + 1))
     {
@@ -314,7 +314,7 @@ fn naive_part(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Part,
     Ok((0, Some(length), Some(length)))
 }
 
-/// A field that is there once.
+/// The value of a field that occurs once.
 fn single(fields: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut values = fields.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -329,7 +329,7 @@ fn naive_number(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// First, last and the length of the whole.
+/// The first byte, the last byte and the length of the whole file.
 fn naive_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (unit, rest) = text.trim().split_once(' ')?;
     let (range, length) = rest.split_once('/')?;
@@ -369,7 +369,7 @@ fn add(fields: &mut HeaderMap, field: &Field, have: u64) {
             last,
             length,
         } => {
-            // Mostly what is asked for.
+            // Mostly the requested range.
             let first = have.saturating_add_signed((*first / 32).into());
             let last = first.saturating_add((*last).into()).saturating_sub(1);
             let length = length.map(|length| last.saturating_add(length.into()));
@@ -405,7 +405,7 @@ fn add(fields: &mut HeaderMap, field: &Field, have: u64) {
     }
 }
 
-/// Only a strong version is one (RFC 9110 section 8.8), and it can be asked for.
+/// Only a strong validator identifies a version (RFC 9110 section 8.8), and requests can name it.
 fn check_stamp(fields: &HeaderMap) {
     let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
     let stamp = Stamp::of(fields);
@@ -424,7 +424,7 @@ fn check_stamp(fields: &HeaderMap) {
     }
 }
 
-/// An upload goes on at the same server.
+/// An interrupted upload continues at the same server only.
 fn check_offer(fields: &HeaderMap, status: StatusCode) {
     for url in BASES {
         let url: Uri = url.parse().unwrap();
@@ -480,7 +480,7 @@ fn check_redirections(input: &Input) {
 
 fn check_hop(ask: &Ask, status: StatusCode, location: &str, next: &Ask) {
     let told = next.url.to_string();
-    // As if the user had named it: with https, a host, and a port that is one.
+    // The rules for a URL from the user hold: https, a host and a valid port.
     assert_eq!(options::parse_url(&told).as_ref(), Ok(&next.url));
     assert!(!told.contains('#'));
     let naive = naive_resolve(&ask.url.to_string(), location);
@@ -564,7 +564,7 @@ fn without_dots(path: &str) -> String {
         let is_last = index + 1 == count;
         match segment {
             "." | ".." => {
-                // The first, empty one stands before the first slash.
+                // The first segment is empty: it stands before the first slash.
                 if segment == ".." && out.len() > 1 {
                     out.pop();
                 }
@@ -613,7 +613,7 @@ fn check_pages(input: &Input) {
         let mut listed: Vec<Listed> = serde_json::from_str(&text).expect("a list");
         let before = listed.clone();
         let turned = pages.turn(&mut listed);
-        // The last one may say where the next page begins.
+        // The last entry may name the beginning of the next page.
         let next = before
             .last()
             .filter(|last| last.kind == Kind::More && !last.name.is_empty());
@@ -631,7 +631,7 @@ fn check_pages(input: &Input) {
         assert_eq!(is_more, next.is_some());
         let url = pages.url();
         assert_eq!((url.host(), url.path()), (Some("host"), "/d/"));
-        // A server reads what the client means.
+        // A server reads the name that the client means.
         let target = url.path_and_query().unwrap().as_str();
         let asked = after_of(target).map(|name| name.as_encoded_bytes().to_vec());
         // No file has a NUL in its name.
@@ -677,7 +677,7 @@ fn check_names(listed: &[Listed], dot_files: bool) {
         assert_eq!(path.file_name(), Some(&*name));
         assert!(bytes.len() <= LONGEST_NAME && !bytes.iter().any(|byte| b"/\0".contains(byte)));
         assert!(dot_files || bytes[0] != b'.');
-        // As a segment of a URL.
+        // The name as a segment of a URL.
         let segment = encode_name(&name);
         assert!(!segment.contains('/') && percent_decode(&segment) == Some(bytes));
         let attributes = entry.attributes();
@@ -702,7 +702,7 @@ fn is_fine(entry: &Listed, dot_files: bool, before: &HashSet<Vec<u8>>) -> bool {
         && !before.contains(name.as_bytes())
 }
 
-/// No listed name is that of the part of another, or of the note about it.
+/// No accepted name is the name of another file's part, or of the note beside the part.
 fn check_parts(names: &HashSet<Vec<u8>>) {
     for name in names {
         let found = is_part(str_of(name), names);

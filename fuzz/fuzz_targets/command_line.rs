@@ -1,5 +1,5 @@
-//! Command lines of a client: whatever is accepted is within the documented ranges and makes a
-//! transport that can be built; what is refused is refused with a message and exit code 2.
+//! Command lines of a client: accepted options are within the documented ranges and make a valid
+//! transport; refused options get a message and exit code 2.
 
 #![no_main]
 
@@ -28,7 +28,7 @@ use options::trust::{Fingerprint, Trust};
 use options::{Alpn, parse_url};
 use process::failure::one_line;
 
-/// A client's command line, of the parts that all commands share.
+/// A client's command line, with the options that all commands share.
 #[derive(Debug, Parser)]
 #[command(name = "client")]
 struct Line {
@@ -100,7 +100,7 @@ const VALUES: [&str; 32] = [
 enum Word {
     Option(u8),
     Value(u8),
-    /// An option and its value in one.
+    /// An option and its value in one word.
     Both(u8, u8),
     Number(u8, i64),
     Pin([u8; 32], bool),
@@ -140,7 +140,7 @@ fuzz_target!(|input: Input| {
     check_values(&input);
 });
 
-/// Paths and interfaces are looked up in the system while they are read.
+/// True for options whose values are files or interfaces: reading them asks the system.
 fn touches_system(word: &str) -> bool {
     ["--local", "--loc", "--qlog"]
         .iter()
@@ -189,7 +189,7 @@ fn check_values(input: &Input) {
     if let Ok(fingerprint) = input.fingerprint.parse::<Fingerprint>() {
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
     }
-    // What a peer says must not reach the terminal as it is.
+    // A text of a peer must not reach the terminal unchanged.
     let line = one_line(&input.message);
     assert_eq!(line.chars().count(), input.message.chars().count());
     assert!(!line.chars().any(char::is_control));

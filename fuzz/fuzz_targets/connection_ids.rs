@@ -1,5 +1,5 @@
-//! Connection IDs of a path: any NEW_CONNECTION_ID frames against the rules of RFC 9000 written
-//! down naively, and two honest sides over a bad network.
+//! Connection IDs of a path: any NEW_CONNECTION_ID frames against a naive version of the rules of RFC
+//! 9000, and two honest sides over a bad network.
 
 #![no_main]
 
@@ -16,7 +16,8 @@ const PATH: PathId = PathId(3);
 
 #[derive(Debug, Arbitrary)]
 enum Operation {
-    /// Sequence number: near the highest one, or far. The rest is one of few values.
+    /// A new frame. The sequence number is near the highest one, or far from it; the other fields have
+    /// one of few values.
     New {
         sequence: i8,
         far: u32,
@@ -25,7 +26,7 @@ enum Operation {
         token: u8,
         length: u8,
     },
-    /// A frame that came before, once more.
+    /// An earlier frame, repeated.
     Again(u8),
     Rotate,
     Request,
@@ -56,7 +57,8 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// What RFC 9000 sections 5.1 and 19.15 and RFC 10069 section 4.4 ask of the side that uses them.
+/// The rules of RFC 9000 sections 5.1 and 19.15 and RFC 10069 section 4.4 for the side that uses the
+/// connection IDs.
 struct Model {
     limit: u64,
     seen: BTreeSet<u64>,
@@ -65,9 +67,10 @@ struct Model {
     in_use: Option<u64>,
     is_open: bool,
     retire_prior_to: u64,
-    /// Those that came after they were to be retired, since `retire_prior_to` rose.
+    /// The number of connection IDs since the last rise of `retire_prior_to` that arrived after they
+    /// had to be retired.
     late: u64,
-    /// Retirements that the peer has not acknowledged, and whether they are to be sent.
+    /// Retirements that the peer has not acknowledged; true if the frame is due.
     retirements: Vec<(u64, bool)>,
     abandoned: bool,
 }
@@ -79,7 +82,7 @@ impl Model {
         }
     }
 
-    /// The fault of the frame by itself.
+    /// The fault of the frame, regardless of earlier frames.
     fn fault(&self, frame: &NewConnectionId) -> Option<Fault> {
         if frame.retire_prior_to > frame.sequence_number {
             return Some(Fault::RetirePriorToTooLarge);
@@ -144,7 +147,7 @@ impl Model {
         (2 * self.limit).max(32)
     }
 
-    /// Runs of sequence numbers that have not arrived although higher ones have.
+    /// The number of runs of missing sequence numbers below the highest received one.
     fn gaps(&self) -> usize {
         let mut expected = self.retire_prior_to;
         let mut gaps = 0;
@@ -263,7 +266,7 @@ fn frame(
             Some(NewConnectionId {
                 sequence_number,
                 retire_prior_to: (sequence_number + 3).saturating_sub(u64::from(retire % 32)),
-                // Mostly one for each sequence number.
+                // Mostly one connection ID for each sequence number.
                 connection_id: match id {
                     0..200 => ConnectionId::new(&(sequence_number as u32).to_be_bytes()),
                     id => ConnectionId::new(&vec![id % 4; length]),
@@ -282,7 +285,7 @@ fn frame(
     }
 }
 
-/// The frames to be sent are the retirements that are due, and at most one request.
+/// Checks the frames to send: all due retirements, and at most one request for connection IDs.
 fn check_frames(cids: &mut PeerConnectionIds, model: &mut Model) {
     let mut bytes = Vec::new();
     cids.write_frames(&mut bytes, 1 << 16);
@@ -331,11 +334,11 @@ fn decode(bytes: Vec<u8>) -> Vec<Frame> {
 
 #[derive(Debug, Arbitrary)]
 enum Step {
-    /// The issuer tops up and sends.
+    /// The issuer fills up its connection IDs and sends frames.
     Issue {
         target: u8,
     },
-    /// The user turns to the next one and sends.
+    /// The user changes to the next connection ID and sends frames.
     Rotate,
     Request,
     /// Delivers a frame, maybe twice, or loses it.
@@ -412,7 +415,7 @@ impl Honest {
         }
     }
 
-    /// Packets must reach their path: what is in use is active.
+    /// Packets must reach their path: the issuer still routes the connection IDs in use.
     fn check(&self) {
         if let Some(used) = self.user.in_use() {
             assert!(self.issuer.active().any(|active| *active == used));

@@ -1,4 +1,4 @@
-//! Any plaintext of a packet: what decodes is encoded and decoded again and must be the same.
+//! Any plaintext of a packet: decoded frames stay the same after encoding and decoding.
 
 #![no_main]
 
@@ -29,7 +29,7 @@ fuzz_target!(|payload: &[u8]| {
     }
 });
 
-/// Without multipath, the frames up to the first one of RFC 10069 are the same, and that one is
+/// Without multipath, the frames before the first frame of RFC 10069 are the same, and this frame is
 /// unknown (MP-002).
 fn check_without_multipath(payload: &Bytes, frames: &[Frame]) {
     let mut plain = FrameIter::new(payload.clone(), false);
@@ -47,8 +47,8 @@ fn check_without_multipath(payload: &Bytes, frames: &[Frame]) {
     }
 }
 
-/// RFC 9000 section 12.4: whatever the frame, 1-RTT packets may carry it; 0-RTT packets carry no
-/// acknowledgements and no CRYPTO, and packets of the handshake nothing of the application.
+/// RFC 9000 section 12.4: 1-RTT packets may carry every frame; 0-RTT packets carry no
+/// acknowledgements and no CRYPTO, and packets of the handshake carry no frames of the application.
 fn check_table(frame: &Frame) {
     assert!(frame.is_allowed_in(PacketType::OneRtt));
     let in_handshake = frame.is_allowed_in(PacketType::Initial);

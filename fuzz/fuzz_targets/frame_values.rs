@@ -1,5 +1,5 @@
-//! Frames made of values: they decode as they were encoded, and a payload that is cut gives those
-//! that are whole and then an error.
+//! Frames made of values: decoding returns the encoded frames. A cut payload returns its whole frames,
+//! and then an error.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ struct Input {
 }
 
 fuzz_target!(|input: Input| {
-    // PADDING in a row is one item.
+    // Consecutive PADDING frames are one item.
     let mut frames: Vec<Frame> = input.frames.into_iter().map(|frame| frame.0).collect();
     frames.dedup_by(|a, b| matches!((a, b), (Frame::Padding, Frame::Padding)));
 

@@ -1,5 +1,5 @@
-//! Decodes a payload with our decoder and with that of s2n-quic. Both must accept the same frames,
-//! and what s2n-quic read must mean the same to us once it has written it again.
+//! Decodes a payload with our decoder and with the decoder of s2n-quic. Both must accept the same
+//! frames. Frames that s2n-quic has read and written again must mean the same to our decoder.
 
 #![no_main]
 
@@ -51,7 +51,8 @@ fuzz_target!(|payload: &[u8]| {
     assert!(rest.is_empty(), "s2n-quic reads on");
 });
 
-/// Ranges are kept as they came; here, each number in as few bytes as possible.
+/// The frame with each number in as few bytes as possible: a decoded frame keeps its ranges as they
+/// were encoded.
 fn shortest(frame: Frame) -> Frame {
     match frame {
         Frame::Ack(ack) => {
@@ -64,7 +65,8 @@ fn shortest(frame: Frame) -> Frame {
     }
 }
 
-/// s2n-quic has frames of its own, and leaves some checks to those who use a frame.
+/// Checks that s2n-quic may accept a frame that we refuse: s2n-quic has frames of its own, and leaves
+/// some checks to the users of a frame.
 fn assert_is_lenient(fault: Fault, frame: &FrameMut<'_>) {
     let is_lenient = match (fault, frame) {
         (Fault::OffsetTooLarge, s2n::Frame::Stream(_) | s2n::Frame::Crypto(_)) => true,

@@ -1,6 +1,6 @@
-//! Answers of a hostile server, end to end: bytes of streams through QUIC, the rules of mpquic-h3, and h3. What a
-//! client gets is what a naive reading of RFC 9114 finds in all bytes of the stream; the connection ends only where
-//! the RFC says so, and otherwise another request is answered beside it.
+//! Answers of a hostile server, end to end: bytes of streams pass QUIC, the rules of mpquic-h3, and h3. The client
+//! gets the message that a naive reading of RFC 9114 finds in all bytes of the stream. The connection ends only where
+//! the RFC demands its end; otherwise another request gets its answer.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ use mpquic_fuzz::http3::{
 use mpquic_tokio::{Connection, VarInt};
 use tokio::time::timeout;
 
-/// Time for all that happens, of the paused clock.
+/// The longest time of an input, on the paused clock.
 const LONG: Duration = Duration::from_secs(60);
 /// Interim answers that a client takes.
 const MOST_INTERIM: usize = 16;
@@ -108,7 +108,7 @@ fn check_found(found: Option<Message>, read: &Read, may_close: bool) {
     }
 }
 
-/// Answers requests with these streams in turn, and another one as it should be.
+/// Answers requests with these streams in turn, and one more request correctly.
 async fn answer(server: &Connection, control: &[u8], streams: &[Sent<'_>]) {
     let mut settings = server.open_uni().await.unwrap();
     let _ = settings.write_all(&[&[0, 4, 0], control].concat()).await;

@@ -1,5 +1,5 @@
-//! HTTP/3 frames of a stream, cut for `h3`: however the bytes arrive, the units are those of a
-//! model that has them all at once.
+//! HTTP/3 frames of a stream, cut for `h3`: for any pieces of the stream, the units agree with a model
+//! that has all bytes at once.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ mod varint;
 
 #[derive(Debug, Arbitrary)]
 enum Part {
-    /// A frame whose length may be a lie.
+    /// A frame whose length field may be wrong.
     Frame {
         kind: Varint,
         length: Option<Varint>,
@@ -37,15 +37,15 @@ struct Input {
     pieces: Vec<u8>,
 }
 
-/// What comes out, DATA in as few pieces as there can be.
+/// The output, with DATA in as few pieces as possible.
 #[derive(Debug, PartialEq, Eq)]
 enum Out {
     /// A header of DATA, any other frame as a whole, the type of a stream.
     Unit(Vec<u8>),
-    /// Of a DATA frame, or of what are no frames.
+    /// Bytes of a DATA frame, or of a stream without frames.
     Raw(Vec<u8>),
     TooLong,
-    /// The end comes within a frame.
+    /// The stream ends within a frame.
     Cut,
 }
 
@@ -105,8 +105,8 @@ fn add(found: &mut Vec<Out>, unit: &[u8], is_raw: bool) {
     });
 }
 
-/// What is raw comes in pieces of any size. Which units are raw `Units` tells only of DATA, so all
-/// that follows an unframed start is compared as bytes.
+/// Joins raw units, because raw bytes come in pieces of any size. `Units` marks only units of DATA as
+/// raw, so all bytes after an unframed start are compared as bytes.
 fn join(all: Vec<Out>) -> (Vec<Out>, Vec<u8>) {
     let mut joined: Vec<Out> = Vec::new();
     let mut unframed: Option<Vec<u8>> = None;
@@ -124,15 +124,15 @@ fn join(all: Vec<Out>) -> (Vec<Out>, Vec<u8>) {
     (joined, unframed.unwrap_or_default())
 }
 
-/// The type of a stream that is not the control stream, or of WebTransport. Frames have a length
-/// behind their type, so a lone number begins something else.
+/// True for the type of a stream other than the control stream, or of WebTransport. Frames have a
+/// length behind their type, so a single number is no frame.
 fn starts_unframed(unit: &[u8], is_first: bool) -> bool {
     let mut rest = unit;
     let value = take_varint(&mut rest);
     value.is_some() && rest.is_empty() && !(is_first && value == Some(0))
 }
 
-/// The same from all bytes at once.
+/// The output of a naive reading of all bytes at once.
 fn model(bytes: &[u8], limit: u64, unidirectional: bool) -> Vec<Out> {
     let mut out = Vec::new();
     let mut rest = bytes;

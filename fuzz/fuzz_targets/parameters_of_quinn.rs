@@ -1,5 +1,5 @@
-//! Decodes transport parameters with our code and with that of quinn: both must accept the same
-//! ones, and what quinn read must mean the same to us once it has written it again.
+//! Decodes transport parameters with our code and with quinn's code: both must accept the same
+//! parameters. Parameters that quinn has read and written again must mean the same to our code.
 
 #![no_main]
 
@@ -29,8 +29,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The parameters both know; `None` if they are cut, or numbers are longer than need be, which quinn
-/// refuses and RFC 9000 section 16 allows.
+/// The parameters that both know. `None` if the content is cut, or if a number is longer than
+/// necessary: quinn refuses such a number, RFC 9000 section 16 allows it.
 fn common(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut common = Vec::new();
     let mut flags = std::collections::BTreeSet::new();

@@ -1,6 +1,6 @@
-//! A whole connection whose peer sends any frames, authentic and in the right packets: it ends with
-//! the fault of its peer and tells it so, or goes on; it never keeps more memory than it may, what
-//! it sent arrives as it was, and nothing is left of it.
+//! A whole connection whose peer, the attacker, sends any frames in authentic packets. The connection
+//! of the victim goes on, or ends and tells the attacker its fault. Memory stays within its limit,
+//! sent data arrives unchanged, and no state is left at the end.
 
 #![no_main]
 
@@ -13,11 +13,12 @@ use mpquic_core::{ConnectionError, Dir, PathId, Side, SpaceId, StreamId, VarInt}
 use mpquic_fuzz::frames::AnyFrame;
 use mpquic_fuzz::table::{Options, SIDES, Table};
 
-/// The most memory a connection may keep, and what one packet may add before that is noticed.
+/// The limit of a connection's memory, bytes.
 const MEMORY: u64 = 8 << 20;
+/// Most bytes that one packet may add to the memory before the check.
 const NOTICED: u64 = 256 << 10;
-/// The longest that all waits take together: more than an idle connection lives, and not so much that a
-/// connection which is never idle fills most of a run.
+/// The longest time of all waits together: longer than the idle timeout, and short enough that an
+/// input whose connection is never idle does not slow the fuzzer down.
 const WAITS: Duration = Duration::from_secs(90);
 /// The most bytes of frames in a packet that fits on any path.
 const MOST: usize = 1000;
@@ -29,7 +30,7 @@ enum Step {
         path: u8,
         frames: Vec<AnyFrame>,
     },
-    /// The same in a packet of the handshake.
+    /// Frames of the attacker in a packet of the handshake.
     Early {
         handshake: bool,
         frames: Vec<AnyFrame>,
@@ -71,7 +72,7 @@ enum Step {
 #[derive(Debug, Arbitrary)]
 struct Input {
     attacker_is_server: bool,
-    /// Flights of the handshake before the attack starts; all of them if there are no more.
+    /// Flights of the handshake before the attack starts; a larger number means all flights.
     flights: u8,
     paths: u8,
     steps: Vec<Step>,
@@ -80,11 +81,11 @@ struct Input {
 struct Attack {
     table: Table,
     attacker: Side,
-    /// A frame of the attack may have ended the connection without any fault.
+    /// True if a frame of the attack may have ended the connection without a fault.
     may_close: bool,
-    /// Streams the victim sends on, and how much.
+    /// The victim's streams, with the number of sent bytes.
     sent: Vec<(StreamId, u64)>,
-    /// What is left of [`WAITS`].
+    /// The rest of [`WAITS`].
     waits: Duration,
 }
 
@@ -193,7 +194,7 @@ impl Attack {
             Frame::PathAbandon(_) => true,
             _ => false,
         };
-        // A frame that is cut short is completed by what follows in the packet.
+        // The bytes behind the attack in the packet complete a cut frame.
         self.may_close |= read.any(|frame| frame.map_or(true, |frame| closes(&frame)));
         let attacker = self.attacker;
         let Some(hosted) = self.table.hosted(attacker) else {
@@ -282,16 +283,16 @@ impl Attack {
             assert!(is_over || kept <= MEMORY + NOTICED, "{memory:?}");
             match victim.lost() {
                 None | Some(ConnectionError::TransportError(_)) => {}
-                // The attacker found fault with what it made the victim do.
+                // The attacker's connection found a fault in an answer that the attack caused.
                 Some(ConnectionError::ConnectionClosed(_)) => {}
                 Some(ConnectionError::ApplicationClosed(_)) if may_close => {}
-                // It spoke of connection IDs that are not its own, and knows of no connection any more.
+                // The attacker named foreign connection IDs, lost its connection, and answers with a stateless reset.
                 Some(ConnectionError::Reset) if attacker_is_gone => {}
                 Some(ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut) => {}
                 Some(other) => panic!("{other}"),
             }
         }
-        // What arrived of the victim's streams is what it sent.
+        // The received bytes of the victim's streams equal the sent bytes.
         let sent = std::mem::take(&mut self.sent);
         if let Some(hosted) = self.table.hosted(attacker) {
             for (id, length) in &sent {

@@ -1,6 +1,6 @@
-//! What strangers send to a proxy: capsules in pieces, SOCKS messages, targets. Capsules come out as a
-//! model finds them that has all bytes at once; what those of CONNECT-IP say survives being written; what is read
-//! of SOCKS stays the same when more bytes follow, and a target survives each of its forms.
+//! Messages of strangers to a proxy: capsules in pieces, SOCKS messages, targets. Capsules agree with a model that has
+//! all bytes at once. Capsules of CONNECT-IP survive writing and reading. Further bytes do not change the reading of a
+//! SOCKS message. A target survives each of its forms.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ mod socks;
 #[allow(dead_code, reason = "the proxy needs all of it")]
 mod target;
 
-/// Longest datagram in a capsule that is taken.
+/// Longest accepted datagram in a capsule.
 const MAX_DATAGRAM: u64 = 8 + 65_527;
 
 #[derive(Debug, Arbitrary)]
@@ -88,7 +88,7 @@ fn check_capsules_of_ip(input: &Input) {
             }
         }
     }
-    // Also what no capsule leads to.
+    // Bytes that are no capsule are parsed as well.
     for kind in 1..=3 {
         check_told(kind, &input.message);
     }
@@ -101,7 +101,7 @@ fn check_told(kind: u64, value: &[u8]) {
     let mut capsules = Capsules::of_ip();
     capsules.push(told.to_capsule());
     let (again, written) = capsules.take().unwrap().unwrap();
-    // Numbers may have been longer than they need be.
+    // The input may have encoded numbers in more bytes than necessary.
     assert!(again == kind && written.len() <= value.len() && capsules.may_end());
     assert_eq!(ip_capsule::parse(kind, &written), Ok(Some(told)));
 }

@@ -1,5 +1,5 @@
-//! Reassembly of a stream against a naive model: each byte is a function of its offset, and a map
-//! says for each offset whether it arrived and whether it was read.
+//! Reassembly of a stream against a naive model: each byte is a function of its offset, and the model
+//! is a map of the offsets whose bytes arrived and were read.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use mpquic_core::testing::Reassembly;
 
 #[derive(Debug, Arbitrary)]
 enum Operation {
-    /// A piece where the last one ended, or elsewhere.
+    /// A piece at the end of the last piece, or elsewhere.
     Insert {
         at: Option<u16>,
         length: u8,
@@ -35,7 +35,7 @@ enum Operation {
 struct Model {
     held: BTreeSet<u64>,
     read: BTreeSet<u64>,
-    /// What was dropped unread by [`Operation::Clear`] comes no more: a stream ends with it.
+    /// True after [`Operation::Clear`], which drops unread bytes and ends the stream.
     cleared: bool,
     unordered: bool,
     last_end: u64,
@@ -112,7 +112,7 @@ impl Model {
             self.ready() > 0
         };
         assert_eq!(stream.is_readable(), readable);
-        // What is held is counted, whatever it is a part of.
+        // The accounted memory covers all held bytes, also if they are slices of larger buffers.
         assert!(stream.memory() >= stream.unread());
         if self.cleared {
             return;
@@ -174,7 +174,7 @@ fuzz_target!(|operations: Vec<Operation>| {
             .read
             .iter()
             .filter(|at| !model.read.contains(&(**at + 1)));
-        // Nothing is held but the ranges that were given to the reader.
+        // The stream holds only the list of the ranges that were given to the reader.
         let most = 512 + 64 * ranges.count() as u64;
         assert!(
             stream.memory() <= most,

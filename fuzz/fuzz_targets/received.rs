@@ -1,5 +1,5 @@
 //! The receiving side of a packet number space against a set of numbers: duplicates are found, and
-//! acknowledgements name what arrived and nothing else.
+//! acknowledgements name received packets only.
 
 #![no_main]
 
@@ -14,14 +14,14 @@ use mpquic_core::testing::Receiver;
 use mpquic_core::unstable_wire::frame::{Frame, FrameIter};
 use mpquic_fuzz::number::{VARINT_MAX, Varint};
 
-/// A packet that comes so many numbers late may count as a duplicate.
+/// A packet may count as a duplicate if its number lies this far below the largest number.
 const WINDOW: u64 = 8192 - 64;
 /// More ranges than these need not be reported.
 const MAX_RANGES: usize = 256;
 
 #[derive(Debug, Arbitrary)]
 enum Operation {
-    /// The next number, or one so far from it.
+    /// A packet whose number differs from the next number by this much.
     Packet(i16),
     Packets {
         count: u8,
@@ -31,7 +31,7 @@ enum Operation {
     WriteAck {
         room: u16,
     },
-    /// The peer has this acknowledgement, counted from the last one.
+    /// The peer has received this acknowledgement, counted back from the last one.
     Delivered(u8),
     Wait(u8),
 }
@@ -40,12 +40,13 @@ struct Model {
     receiver: Receiver,
     now: Instant,
     arrived: BTreeSet<u64>,
-    /// Largest numbers of the acknowledgements sent.
+    /// Largest numbers of the sent acknowledgements.
     sent: Vec<u64>,
-    /// What the peer knows need not be repeated.
+    /// Acknowledgements below this number have reached the peer, and need not be repeated.
     confirmed_below: u64,
-    /// Of numbers that arrived: now, and at most so far.
+    /// Ranges of received numbers now.
     ranges: usize,
+    /// The largest number of ranges so far.
     most_ranges: usize,
 }
 

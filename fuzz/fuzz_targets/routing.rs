@@ -1,6 +1,6 @@
 //! Datagrams that are cut, joined, changed, repeated and forged on their way between endpoints with
-//! several connections: whoever is meant gets them, nobody else is hurt, answers are smaller than
-//! questions, and what was not tampered with arrives.
+//! several connections: datagrams reach their connection, other connections are not harmed, answers
+//! are smaller than the received datagrams, and data of unchanged datagrams arrives.
 
 #![no_main]
 
@@ -28,9 +28,9 @@ enum Tamper {
     Append(Vec<u8>),
     /// The packets of another datagram in flight follow.
     Join(u8),
-    /// Its packets come one by one.
+    /// The packets of the datagram arrive in datagrams of their own.
     Split,
-    /// From or to another address.
+    /// The datagram gets another source or destination address.
     Address {
         source: bool,
         index: u8,
@@ -66,7 +66,7 @@ enum Forged {
     },
 }
 
-/// A destination: one that was seen on the wire, or any.
+/// A destination connection ID: from the wire, or of any bytes.
 #[derive(Debug, Arbitrary)]
 enum Target {
     Seen(u8),
@@ -103,7 +103,7 @@ struct Input {
 
 struct Wire {
     table: Table,
-    /// Connection IDs that were seen.
+    /// Connection IDs from the wire.
     seen: Vec<ConnectionId>,
     late: Vec<Datagram>,
     connections: usize,
@@ -191,7 +191,7 @@ impl Wire {
         }
         SIDES.into_iter().for_each(|side| self.table.take(side));
         self.note();
-        // Anybody may talk forever, but not here.
+        // A flood of datagrams is cut, so that the input ends.
         self.table.in_flight.truncate(500);
     }
 
@@ -199,7 +199,7 @@ impl Wire {
     fn note(&mut self) {
         for datagram in &self.table.in_flight {
             if let Some(start) = peek(&datagram.data, 8) {
-                // Of unknown versions they may be longer.
+                // Packets of unknown versions may have longer connection IDs.
                 let short = |id: &&[u8]| id.len() <= 20;
                 for id in [start.dcid, start.scid].into_iter().filter(short) {
                     let id = ConnectionId::new(id);
@@ -348,7 +348,7 @@ impl Wire {
         out
     }
 
-    /// Once nobody tampers any more, a new client gets through, and its data too.
+    /// After the attack, a new client can connect, and its data arrives.
     fn check_honest(&mut self) {
         let before: Vec<_> = self.table.server.connections.keys().copied().collect();
         let handle = self.table.connect(3);

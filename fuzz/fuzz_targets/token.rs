@@ -1,6 +1,6 @@
-//! Address validation tokens: what they say comes back, once they were changed in any way nothing
-//! does, and authentic nonsense is no token. A service that makes them in place of servers survives whatever comes, and
-//! sends nobody much.
+//! Address validation tokens: opened tokens have the content of the sealed ones, changed tokens do not open, and
+//! authentic nonsense is no token. A service that makes Retry tokens in place of servers survives all datagrams, and its
+//! answers are short.
 
 #![no_main]
 
@@ -24,7 +24,7 @@ enum Content {
     },
     Validation {
         connection: u64,
-        /// With microseconds since 1970.
+        /// Address, port, and microseconds since 1970.
         addresses: Vec<(IpAddr, u16, u32)>,
     },
 }
@@ -42,7 +42,7 @@ enum Change {
 struct Input {
     nonce: [u8; 16],
     second_version: bool,
-    /// Seconds since 1970, of about 140 years.
+    /// Time of issue, seconds since 1970: about 140 years.
     issued: u32,
     content: Content,
     changes: Vec<Change>,
@@ -94,12 +94,12 @@ fuzz_target!(|input: Input| {
     assert_eq!(ours.open(&token), Some((nonce, expected)));
     check_changes(&ours, &token, &input.changes);
 
-    // Nonsense that only we could have sealed.
+    // Nonsense, sealed with our own key.
     let sealed = ours.seal_text(input.nonce, &input.text);
     assert_eq!(ours.open_text(&sealed).as_ref(), Some(&input.text));
     if let Some((_, content)) = ours.open(&sealed) {
         let again = ours.seal(input.nonce, content);
-        // A list of more addresses than we write is cut when it is written again.
+        // A token of ours has at most eight addresses, so a longer list is cut when it is sealed again.
         let text = ours.open_text(&again).expect("our own");
         assert!(input.text.starts_with(&text));
         let is_list = matches!(
@@ -117,7 +117,7 @@ fn proven((ip, port, microseconds): (IpAddr, u16, u32)) -> ProvenAddress {
     }
 }
 
-/// The datagram is from a client that may have proven nothing.
+/// Passes a datagram of a client without a proven address to the service.
 fn check_service(datagram: &[u8], now: SystemTime) {
     let key = RetryTokenKey {
         sequence: 0,

@@ -1,5 +1,6 @@
-//! Tokens of many connections, used in any order: whatever a client has collected while it had an address, it directs
-//! no more than one first window there once somebody else has the address (RFC 9000 section 21.3).
+//! Tokens of many connections, used in any order. A client collects tokens while it has an address, and loses the
+//! address. All its tokens together then send no more than one first window to the new owner of the address (RFC 9000
+//! section 21.3).
 
 #![no_main]
 
@@ -19,11 +20,11 @@ use mpquic_core::{
 };
 use mpquic_fuzz::table::{Options, SIDES, Table, address};
 
-/// What an earlier proof is good for at most.
+/// Most bytes that a server sends on an earlier proof of an address.
 const FIRST_WINDOW: usize = 32 * 1500;
 /// The index of the address that the client loses.
 const LOST: u8 = 1;
-/// Steps of one input that are taken, so that it ends in time.
+/// Most steps of an input, so that the run ends in time.
 const STEPS: usize = 60;
 
 #[derive(Debug, Arbitrary)]
@@ -41,7 +42,7 @@ struct Input {
     after: Vec<Step>,
 }
 
-/// Those the client was given, and the one that it uses next.
+/// The client's tokens, and the token for its next connection.
 #[derive(Debug, Default)]
 struct Tokens {
     given: Mutex<Vec<Bytes>>,
@@ -67,11 +68,11 @@ impl Store for Tokens {
     }
 }
 
-/// What the network does, and has seen.
+/// The state of the network, and its counters.
 #[derive(Default)]
 struct Wire {
     has_lost: bool,
-    /// The connection began after that.
+    /// True if the connection began after the loss of the address.
     is_later: bool,
     to_lost: usize,
     from_lost: usize,
@@ -116,11 +117,11 @@ impl Client {
     fn connect(&mut self, index: u8) {
         self.table.connect(index);
         self.wait(100);
-        // Data that may leave on any path.
+        // The server writes data that may leave on any path.
         if let Some(hosted) = self.table.server.connections.values_mut().last()
             && let Some(id) = hosted.connection.streams().open(Dir::Uni)
         {
-            // A stream of a connection that is over takes nothing.
+            // The stream of an ended connection accepts no bytes.
             let _ = hosted.connection.send_stream(id).write(&[7; 200_000]);
         }
     }
@@ -138,12 +139,12 @@ impl Client {
         let now = self.table.now;
         let four_tuple = FourTuple::new(local, address(Side::Server, index));
         if let Some(connection) = self.connection() {
-            // There may be as many as there can be.
+            // The path does not open if the peer's limit of paths is reached.
             let _ = connection.open_path(now, four_tuple, PathStatus::Available);
         }
     }
 
-    /// Whoever has lost the address sends no more from there than it must.
+    /// Opens a path from the lost address: an attacker can still forge this source address.
     fn open_lost(&mut self, port: u8) {
         let local = SocketAddr::new(lost(), 5000 + u16::from(port % 4));
         self.open(local, LOST);
@@ -166,7 +167,7 @@ impl Client {
         if let Some(connection) = self.connection() {
             let paths: Vec<PathId> = connection.paths().collect();
             if let Some(path) = paths.get(usize::from(index) % paths.len().max(1)) {
-                // The last one stays.
+                // The last path stays open.
                 let _ = connection.close_path(now, *path, TransportErrorCode::NO_ERROR);
             }
         }
@@ -181,7 +182,7 @@ impl Client {
                 hosted.connection.close(now, code, Bytes::new());
             }
         }
-        // They drain.
+        // The closed connections drain.
         self.wait(60_000);
         let given = self.tokens.given.lock().expect("one thread");
         let chosen = given.get(usize::from(token) % given.len().max(1)).cloned();

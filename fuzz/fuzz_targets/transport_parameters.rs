@@ -1,5 +1,5 @@
-//! Any content of the TLS extension: what decodes is encoded and decoded again and must be the
-//! same; the order does not matter, unknown parameters do not, and none may come twice.
+//! Any content of the TLS extension: decoded parameters stay the same after encoding and decoding.
+//! Neither the order nor unknown parameters matter, and no parameter may come twice.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Packets of a TUN device. A segment with other addresses is what it was but for these, and as right or
-//! wrong as before; payloads are those of the datagram; answers are packets that are right themselves.
+//! Packets of a TUN device. A segment with other addresses differs in the addresses only, and its checksum is as right
+//! or wrong as before. Payloads are the payloads of the datagrams. Answers are valid packets.
 
 #![no_main]
 
@@ -31,15 +31,15 @@ struct Input {
 #[derive(Debug, Arbitrary)]
 struct Built {
     is_v6: bool,
-    /// Words of options.
+    /// Number of 32-bit words of options.
     options: u8,
-    /// The word with flags and offset of a fragment.
+    /// The 16-bit word with the flags and the offset of a fragment.
     fragment: u16,
-    /// Kinds and lengths.
+    /// Kinds and lengths of extension headers.
     extensions: Vec<(u8, u8)>,
     is_udp: bool,
     data: Vec<u8>,
-    /// Bytes behind the packet.
+    /// Number of bytes behind the packet.
     behind: u8,
     cut: u8,
 }
@@ -51,7 +51,7 @@ fuzz_target!(|input: Input| {
     check_payload(&input);
 });
 
-/// An address of the same IP version as another.
+/// An address of the same IP version as `other`.
 fn alike(other: IpAddr, (address, port): (u128, u16)) -> SocketAddr {
     let address = match other {
         IpAddr::V4(_) => Ipv4Addr::from_bits(address as u32).into(),
@@ -69,8 +69,8 @@ fn sum(bytes: &[u8]) -> u64 {
     words.sum::<u64>() % 0xffff
 }
 
-/// What a change of addresses and ports leaves as it was, if checksums follow it: the sum of IP's own
-/// header, where it has a checksum, and that of all that TCP's covers.
+/// Two sums that a change of addresses and ports, with its checksums, leaves the same: the sum of the IPv4 header,
+/// and the sum of all bytes that the checksum of TCP covers.
 fn sums(ip: &[u8]) -> (u64, u64) {
     match ip[0] >> 4 {
         4 => {
@@ -106,7 +106,7 @@ fn check_frame(input: &Input) {
             if !is_partial {
                 assert_eq!(sums(&frame[FRAME_HEADER..]), before);
             }
-            // Somewhere nobody is one host, it is no packet.
+            // An address that belongs to no single host makes the packet invalid.
             let Some(moved) = Packet::parse(&frame) else {
                 return;
             };
@@ -131,11 +131,11 @@ fn check_frame(input: &Input) {
     }
 }
 
-/// Extension headers, and one that is none.
+/// Kinds of extension headers, among them "no next header" (59).
 const EXTENSIONS: [u8; 6] = [0, 43, 60, 44, 51, 59];
 
-/// The parts of a built packet tell the expected reading: fragments count as no packet, and extension headers are
-/// passed over.
+/// Checks a built packet against the reading that its parts demand: a fragment counts as no packet, and extension
+/// headers are skipped.
 fn check_built(built: &Built) {
     let protocol = if built.is_udp { 17 } else { 6 };
     let mut body = vec![0; if built.is_udp { 8 } else { 20 }];
@@ -152,7 +152,7 @@ fn check_built(built: &Built) {
         false => v4(built, protocol, &body),
     };
     let start = ip.len() - body.len();
-    // A cut packet is none, and bytes behind it are not its own.
+    // A cut packet is refused, and bytes behind a packet are not read.
     let cut = usize::from(built.cut).min(ip.len());
     let is_cut = cut > 0 && built.behind == 0;
     match is_cut {
@@ -160,7 +160,7 @@ fn check_built(built: &Built) {
         false => ip.resize(ip.len() + usize::from(built.behind), 0xee),
     }
     let mut frame = vec![0; FRAME_HEADER];
-    // The checksum was found right.
+    // The frame says that its checksum was found right.
     frame[0] = 2;
     frame.extend_from_slice(&ip);
     let packet = Packet::parse(&frame);
@@ -184,7 +184,7 @@ fn check_built(built: &Built) {
     }
 }
 
-/// A packet by RFC 791, and whether it is whole.
+/// A packet by RFC 791; true if the packet is whole.
 fn v4(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
     let header = 20 + 4 * usize::from(built.options % 11);
     let mut ip = vec![1; header];
@@ -194,12 +194,12 @@ fn v4(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
     ip[9] = protocol;
     ip[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
     ip.extend_from_slice(body);
-    // More fragments follow, or some came before.
+    // The bit "more fragments", or an offset.
     let is_fragment = built.fragment & 0x2000 != 0 || built.fragment & 0x1fff != 0;
     (ip, !is_fragment)
 }
 
-/// A packet by RFC 8200, and whether its transport is found.
+/// A packet by RFC 8200; true if its transport header is found.
 fn v6(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
     let extensions = built.extensions.iter().take(12);
     let extensions: Vec<(u8, usize)> = extensions
@@ -237,7 +237,7 @@ fn v6(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
     (ip, are_passed && extensions.len() <= 8)
 }
 
-/// What is read as an echo message is written as one that is read likewise.
+/// An echo message that is read, written and read again stays the same.
 fn check_echo(packet: &[u8]) {
     let Some(found) = layout(packet) else {
         return;

@@ -1,6 +1,6 @@
 //! Files that users write, or that earlier runs left: credentials and rights, known servers, notes beside parts
-//! of downloads, states of devices, and logs. What is accepted is what a naive reading accepts; what is not ours
-//! stays as it is; messages are one line, and have no secrets.
+//! of downloads, states of devices, and logs. The tool accepts the files that a naive reading accepts. Files of others
+//! stay as they are. Messages are one line, and have no secrets.
 
 #![no_main]
 
@@ -77,7 +77,7 @@ mod tun {
     pub(crate) mod state;
 }
 
-/// The part of the tool's reports that logs need.
+/// The part of the tool's module `report` that logs need.
 mod report {
     pub(crate) fn size(bytes: u64) -> String {
         format!("{bytes} B")
@@ -141,7 +141,7 @@ const WORDS: [&str; 32] = [
 
 #[derive(Debug, Arbitrary)]
 enum Part {
-    /// A right note, but for one member.
+    /// A correct note, except for one member.
     Noted {
         bytes: u8,
         member: u8,
@@ -199,7 +199,7 @@ fuzz_target!(|input: Input| {
     let memory = Some(PathBuf::from("/dev/shm")).filter(|memory| memory.is_dir());
     let directory = memory.unwrap_or_else(std::env::temp_dir);
     let directory = directory.join(format!("mpquic-fuzz-{}", std::process::id()));
-    // What a finding left.
+    // An earlier finding may have left files.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
@@ -237,14 +237,14 @@ fn write(file: &Path, text: impl AsRef<[u8]>) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// One line, and no longer than what says it needs.
+/// Checks that the message is one line, of limited length.
 fn check_message(failure: &Failure) {
     let message = failure.message();
     assert!(message.chars().all(PeerText::is_plain), "{message}");
     assert!(!message.is_empty() && message.len() < 2000, "{message}");
 }
 
-/// The lines that mean something, with their numbers.
+/// The lines with content, and their numbers.
 fn lines_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = (1..).zip(text.lines().map(str::trim));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -362,7 +362,7 @@ fn naive_server(authority: &str) -> Option<(String, u16)> {
     is_host.then(|| (host.to_ascii_lowercase(), port))
 }
 
-/// Who, with which rights, below which names.
+/// A rule: the user, the rights, and the names of the prefix.
 type Naive = (&'static str, &'static str, Vec<Vec<u8>>);
 
 fn check_rights(
@@ -440,7 +440,7 @@ fn check_look(rights: &Rights, naive: &[Naive], line: Option<&str>, (deed, path)
         let is_user = user.as_deref() == Some(who);
         let is_meant = *who == "anybody" || is_user || *who == "users" && user.is_some();
         let is_below = match &names {
-            // The directory of a rule is not in itself.
+            // The directory of a rule is not below itself.
             Some(names) if deed == Deed::Write && !prefix.is_empty() => {
                 names.len() > prefix.len() && names.starts_with(prefix)
             }
@@ -488,7 +488,7 @@ fn check_known_hosts(file: &Path, text: &str) {
     }
 }
 
-/// The note of this part, with a member that is another one.
+/// The note of this part, with one changed member.
 fn noted(content: &[u8], bytes: u8, member: u8, value: u8) -> Value {
     let bytes = usize::from(bytes).min(content.len());
     let mut note = json!({
@@ -534,7 +534,7 @@ fn check_part(file: &Path, content: &[u8], part: &Part, resume: bool) {
                 Err(_) => (None, note.to_string()),
             }
         }
-        // Nobody without the key writes a note that counts.
+        // A note that was written without the key does not count.
         Part::Text(text) => (None, text.clone()),
     };
     write(&at, content);
@@ -559,7 +559,7 @@ fn check_part(file: &Path, content: &[u8], part: &Part, resume: bool) {
     };
     let (opened, begun) = PartFile::open(file, &keep).unwrap();
     match note {
-        // Somebody else's file.
+        // The file belongs to somebody else.
         None => {
             assert_eq!(opened.part(), beside(".2.part"));
             assert_eq!(fs::read(&at).unwrap(), content);
@@ -581,7 +581,7 @@ fn check_part(file: &Path, content: &[u8], part: &Part, resume: bool) {
         }
     }
     drop(opened);
-    // What can be continued stays.
+    // A part that can be continued stays.
     assert_eq!(beside(".2.part").exists(), false);
     if is_continued {
         assert_eq!(fs::read(&at).unwrap(), content[..begun.have as usize]);
@@ -609,7 +609,7 @@ fn check_state(directory: &Path, edit: &Edit) {
     });
     let right: State = serde_json::from_value(state.clone()).unwrap();
     let directories = [directory.to_owned()];
-    // Where others may write, no state is kept.
+    // No state is kept in a directory that others may write to.
     let Ok(file) = StateFile::create(&directories, &right) else {
         return;
     };
@@ -640,7 +640,7 @@ fn check_state(directory: &Path, edit: &Edit) {
     let Ok(read) = file.read() else {
         return;
     };
-    // The device is that of the file's name.
+    // The name of the device is the name of the file.
     assert_eq!(read.name, "tun0");
     let value: Value = serde_json::from_str(&text).unwrap();
     assert!(value.is_array() || value["name"] == "tun0");
@@ -660,7 +660,7 @@ const EVENTS: [&str; 8] = [
     "security:key_updated",
     "loglevel:warning",
 ];
-/// What a page must not have.
+/// A secret that no page may contain.
 const SECRET: &str = "5ec2e7";
 
 fn record(record: &Record) -> Value {
@@ -749,7 +749,7 @@ fn check_page(file: &Path, text: &str, room: usize) {
     assert!(logs.iter().map(|log| log.lines().count()).sum::<usize>() <= 2 * text.len() + 2);
 }
 
-/// A page has none of the members in which secrets stand.
+/// Checks that a page has no member that contains secrets.
 fn check_members(value: &Value) {
     match value {
         Value::Object(members) => {

@@ -175,7 +175,7 @@ fn of_extensions(kind: u8, u: &mut Unstructured<'_>) -> Result<Frame> {
     })
 }
 
-/// Addresses of few hosts, so that they meet again, each once.
+/// Addresses of few hosts, so that several frames name the same address; each address once.
 fn alternative_address(u: &mut Unstructured<'_>) -> Result<AlternativeAddress> {
     let sequence_number = varint(u)?;
     let mut sides = [Vec::new(), Vec::new()];
@@ -232,14 +232,14 @@ fn dir(u: &mut Unstructured<'_>) -> Result<Dir> {
     Ok(if u.arbitrary()? { Dir::Bi } else { Dir::Uni })
 }
 
-/// Up to 255 bytes.
+/// Data of up to 255 bytes.
 fn data(u: &mut Unstructured<'_>) -> Result<Bytes> {
     let length: u8 = u.arbitrary()?;
     let length = usize::from(length).min(u.len());
     Ok(Bytes::copy_from_slice(u.bytes(length)?))
 }
 
-/// One of few connection IDs and tokens, so that they meet again, or any.
+/// A frame with one of few connection IDs and tokens, so that several frames name the same one, or with any.
 pub fn new_connection_id(u: &mut Unstructured<'_>) -> Result<NewConnectionId> {
     let sequence_number = varint(u)?;
     let retire_prior_to = varint(u)?.min(sequence_number);

@@ -1,4 +1,4 @@
-//! HTTP/3 for targets: parts of streams, and a naive reading of what is in them.
+//! HTTP/3 for targets: parts of streams, and a naive reading of streams.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ const VALUES: [&str; 28] = [
 pub enum Field {
     Known(u8, u8),
     Text(String, String),
-    /// A line of the static table.
+    /// A field line of the static table.
     Indexed(u8),
     /// A name of the static table, with a value.
     Named(u8, u8),
@@ -93,7 +93,7 @@ pub enum Part {
     /// A status, and other fields.
     Answer(u8, Vec<Field>),
     Headers(Vec<Field>),
-    /// With a length that may be a lie.
+    /// A DATA frame whose length field may be wrong.
     Data(u8, Option<u8>),
     Frame(Varint, u8),
     Long(Varint, u16),
@@ -110,7 +110,7 @@ pub struct Stream {
     pub parts: Vec<Part>,
     /// Where pieces end.
     pub pieces: Vec<u8>,
-    /// What else there is to choose.
+    /// Chooses among the other options of a target.
     pub kind: u8,
 }
 
@@ -121,7 +121,7 @@ impl Stream {
     }
 }
 
-/// Writes the bytes of a stream in its pieces, as long as the other side takes them.
+/// Writes the bytes of a stream in its pieces, until the other side stops the stream.
 pub async fn write(send: &mut SendStream, bytes: &[u8], stream: &Stream) {
     let mut rest = bytes;
     let pieces = stream.pieces.iter().map(|length| usize::from(*length));
@@ -143,12 +143,12 @@ pub async fn write(send: &mut SendStream, bytes: &[u8], stream: &Stream) {
 /// Names and values, in their order.
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What ends with a fault.
+/// The scope of a fault: the part that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Stream,
     Connection,
-    /// Nobody says.
+    /// The RFC leaves the choice between both.
     Either,
 }
 
@@ -187,7 +187,7 @@ pub fn sorted(fields: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Fields {
     fields
 }
 
-/// All fields, those with the same name in their order.
+/// All fields; fields with the same name keep their order.
 pub fn of_map(fields: &http::HeaderMap) -> Fields {
     let bytes = |name: &http::HeaderName| name.as_str().as_bytes().to_vec();
     let fields = fields.iter();
@@ -202,32 +202,32 @@ pub struct Message {
     pub trailers: Option<Fields>,
 }
 
-/// What a naive reader makes of a stream.
+/// The result of a naive reading of a stream.
 #[derive(Debug, Default)]
 pub struct Read {
     pub message: Message,
     pub fault: Option<Fault>,
-    /// The end came, behind a whole message.
+    /// The stream ended behind a whole message.
     pub is_whole: bool,
-    /// Everybody takes it.
+    /// Every implementation has to accept the message.
     pub is_ordinary: bool,
 }
 
-/// What the fields at the beginning of a message say.
+/// The meaning of the fields at the beginning of a message.
 #[derive(Debug, Default)]
 pub struct Begun {
-    /// Others follow.
+    /// An interim answer: another answer follows.
     pub is_interim: bool,
-    /// For the application.
+    /// The fields for the application.
     pub told: Fields,
     /// Content of any length follows, and nothing else.
     pub is_tunnel: bool,
-    /// Of the content.
+    /// The announced length of the content, bytes.
     pub length: Option<u64>,
     pub is_ordinary: bool,
 }
 
-/// What has come.
+/// The parts of a message that have arrived.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -241,7 +241,7 @@ struct Reader {
     stage: Stage,
     begun: Begun,
     content: u64,
-    /// Also of an interim answer.
+    /// True if a field, also of an interim answer, is allowed but unusual.
     is_odd: bool,
     read: Read,
 }
@@ -262,7 +262,7 @@ impl Reader {
         begin: &impl Fn(&Fields) -> Option<Begun>,
     ) -> Result<(), Fault> {
         let mut rest = bytes;
-        // A frame that does not come to its end.
+        // The stream ended within a frame.
         let cut = |fault| if is_ended { Err(fault) } else { Ok(()) };
         while !rest.is_empty() {
             let Some(kind) = take_varint(&mut rest) else {
@@ -290,7 +290,7 @@ impl Reader {
                 _ if length > MAX_FRAME => return Err(Fault::Stream),
                 _ if is_cut => {}
                 1 => self.on_headers(payload, begin)?,
-                // Of other streams, of pushes, and of HTTP/2.
+                // Frames of other streams, of pushes, and of HTTP/2.
                 2..=9 | 0xd | 0xf0700 | 0xf0701 => return Err(Fault::Connection),
                 _ => {}
             }
@@ -349,7 +349,7 @@ impl Reader {
     }
 }
 
-/// The length that `content-length` says, if it is there; `None` for none that is right.
+/// The length in `content-length`, if the field is there; `None` for an invalid field.
 pub fn announced(fields: &Fields) -> Option<Option<u64>> {
     let mut length = None;
     for (_, value) in fields.iter().filter(|(name, _)| name == b"content-length") {
@@ -364,7 +364,7 @@ pub fn announced(fields: &Fields) -> Option<Option<u64>> {
     Some(length)
 }
 
-/// The lines of a field section (RFC 9204 section 4.5); `None` for what cannot be decoded.
+/// The lines of a field section (RFC 9204 section 4.5); `None` for a malformed section.
 fn section(payload: &[u8]) -> Option<Fields> {
     let mut rest = payload;
     let count = take_number(&mut rest, 8)?;
@@ -430,7 +430,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     Some(value & (u64::MAX >> (66 - 8 * length)))
 }
 
-/// RFC 9114 section 4.2: names, values, and what is about a connection.
+/// RFC 9114 section 4.2: checks names, values, and fields about a connection.
 pub fn are_fine(fields: &[(Vec<u8>, Vec<u8>)], is_request: bool) -> bool {
     fields.iter().all(|(name, value)| {
         let is_value = value

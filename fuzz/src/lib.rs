@@ -1,4 +1,4 @@
-//! What fuzz targets share: values to make structured inputs of.
+//! Parts that fuzz targets share: values for structured inputs.
 
 pub mod frames;
 pub mod http3;

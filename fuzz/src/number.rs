@@ -1,4 +1,4 @@
-//! Numbers as the wire has them.
+//! Numbers in the encodings of the wire.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use mpquic_core::ConnectionId;
@@ -6,8 +6,8 @@ use mpquic_core::ConnectionId;
 /// The largest variable-length integer (RFC 9000 section 16).
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// A variable-length integer: mostly a small one, sometimes one at which the length of its encoding
-/// changes.
+/// A variable-length integer: mostly a small number, sometimes a number next to which the length of
+/// the encoding changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Varint(pub u64);
 
@@ -28,7 +28,7 @@ impl<'a> Arbitrary<'a> for Varint {
     }
 }
 
-/// A connection ID of 0 to 20 bytes, one of few with each length or any.
+/// A connection ID of 0 to 20 bytes: one of a few of each length, or any bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Cid(pub ConnectionId);
 

@@ -15,12 +15,12 @@ use mpquic_core::{
 };
 use mpquic_sim::NullCrypto;
 
-/// Datagrams a connection may send at one instant, before it counts as running away.
+/// A connection that sends more datagrams than this at one instant counts as running away.
 const MOST_AT_ONCE: usize = 2000;
-/// Timeouts of a connection at one instant, likewise.
+/// A connection with more timeouts than this at one instant counts as running away.
 const MOST_TIMEOUTS: usize = 100;
 
-/// So many bytes are never sent three times.
+/// A number of received bytes whose triple is never sent: for validated addresses.
 const UNLIMITED: usize = usize::MAX / 64;
 
 /// Both sides.
@@ -49,11 +49,11 @@ pub struct Node {
     pub connections: BTreeMap<ConnectionHandle, Hosted>,
 }
 
-/// A connection, and what was seen of it.
+/// A connection, with its events and the bytes that were read from it.
 pub struct Hosted {
     /// The connection.
     pub connection: Connection,
-    /// What it reported, but for streams.
+    /// Events of the connection, without events of streams.
     pub events: Vec<Event>,
     /// Bytes read from each stream in order.
     pub read: BTreeMap<StreamId, Vec<u8>>,
@@ -81,7 +81,7 @@ impl Hosted {
         })
     }
 
-    /// Reads what there is: streams in order, and DATAGRAMs.
+    /// Reads all received data: streams in order, and DATAGRAMs.
     pub fn read_all(&mut self) {
         let connection = &mut self.connection;
         for dir in [Dir::Bi, Dir::Uni] {
@@ -107,7 +107,7 @@ impl Hosted {
         while connection.datagrams().recv().is_some() {}
     }
 
-    /// What must hold at any time.
+    /// Checks the rules that hold at any time.
     fn check(&self) {
         let connection = &self.connection;
         if connection.is_drained() {
@@ -132,7 +132,7 @@ impl Hosted {
     }
 }
 
-/// How the two are configured.
+/// The configuration of both endpoints.
 #[derive(Clone)]
 pub struct Options {
     /// The client's transport.
@@ -146,7 +146,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let mut transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
-        // What panics is to be seen.
+        // The fuzzer has to see each panic.
         transport.contain_panics = false;
         Self {
             client: transport.clone(),
@@ -173,9 +173,9 @@ pub struct Table {
     pub client: Node,
     /// The server's node.
     pub server: Node,
-    /// What was sent and has not arrived.
+    /// Sent datagrams that have not arrived.
     pub in_flight: Vec<Datagram>,
-    /// How to connect.
+    /// The configuration of the client's connections.
     pub client_config: ClientConfig,
     /// Whether [`Table::exchange`] delivers a datagram.
     pub delivers: Box<dyn FnMut(&Datagram) -> bool>,
@@ -185,7 +185,7 @@ pub struct Table {
     buffer: Vec<u8>,
 }
 
-/// Handshake packets prove that their sender got what was sent to it (RFC 9000 section 8.1).
+/// True with a Handshake packet, which proves the address of its sender (RFC 9000 section 8.1).
 fn has_handshake_packet(datagram: &[u8]) -> bool {
     let mut rest = BytesMut::from(datagram);
     while let (false, Ok(packet)) = (rest.is_empty(), next_packet(&mut rest, 8)) {
@@ -289,7 +289,7 @@ impl Table {
         opened.is_ok()
     }
 
-    /// Takes the news of all connections of a side, and forgets those that are over.
+    /// Takes the events of all connections of a side, and removes drained connections.
     pub fn settle(&mut self, side: Side) {
         let node = self.node(side);
         let mut drained = Vec::new();
@@ -312,7 +312,7 @@ impl Table {
         }
     }
 
-    /// What a side sends now joins what is in flight.
+    /// Adds the datagrams that a side sends now to the datagrams in flight.
     pub fn take(&mut self, from: Side) {
         self.settle(from);
         let now = self.now;
@@ -418,8 +418,8 @@ impl Table {
         self.settle(to);
     }
 
-    /// Moves datagrams there and back, a millisecond each way, until nobody has anything to say, or
-    /// for half a second: a peer that breaks rules may keep a conversation going.
+    /// Moves datagrams in both directions, a millisecond each way, until no datagram is in flight or half
+    /// a second has passed: a peer that breaks rules may keep datagrams going for ever.
     pub fn exchange(&mut self) {
         for _ in 0..500 {
             SIDES.into_iter().for_each(|side| self.take(side));
@@ -436,7 +436,7 @@ impl Table {
         }
     }
 
-    /// All applications read all they can.
+    /// All applications read all received data.
     pub fn read_all(&mut self) {
         for side in SIDES {
             for hosted in self.node(side).connections.values_mut() {
@@ -485,7 +485,7 @@ impl Table {
         }
     }
 
-    /// All connections are closed and forgotten, and nothing is left of them.
+    /// Closes all connections, and checks that no state of them is left.
     pub fn finish(&mut self) {
         let now = self.now;
         for side in SIDES {
@@ -496,7 +496,7 @@ impl Table {
                 assert!(hosted.connection.is_closed());
             }
         }
-        // The idle timeout of a side that missed the news, twice.
+        // Twice the idle timeout of a side that missed the close.
         self.wait(Duration::from_secs(300));
         for side in SIDES {
             let node = self.node(side);

@@ -1,11 +1,11 @@
-//! Who takes part.
+//! The contestants.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use compare_peer::tls;
 
-/// What is measured next to the others.
+/// A QUIC stack, or a limit of the machine, to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contestant {
     Mpquic,
@@ -14,21 +14,21 @@ pub(crate) enum Contestant {
     Quinn,
     /// quinn with cryptography of aws-lc-rs
     QuinnAwsLc,
-    /// The same with h3-quinn and h3
+    /// quinn with h3-quinn and h3
     QuinnAwsLcH3,
     Noq,
     /// noq with cryptography of aws-lc-rs
     NoqAwsLc,
     S2nQuic,
     Quiche,
-    /// quiche with the HTTP/3 that it brings
+    /// quiche with its own HTTP/3
     QuicheH3,
     Tquic,
     /// UDP in trains (GSO, GRO), no encryption
     Udp,
-    /// The same with AES-128-GCM of ring
+    /// UDP in trains, with AES-128-GCM of ring
     UdpRing,
-    /// The same with AES-128-GCM of aws-lc-rs
+    /// UDP in trains, with AES-128-GCM of aws-lc-rs
     UdpAwsLc,
     /// Encryption alone, by ring
     SealRing,
@@ -63,12 +63,12 @@ impl Contestant {
         }
     }
 
-    /// Whether its streams are requests of HTTP/3.
+    /// True if streams are requests of HTTP/3.
     pub(crate) fn is_http3(self) -> bool {
         matches!(self, Self::MpquicH3 | Self::QuinnAwsLcH3 | Self::QuicheH3)
     }
 
-    /// Which of the things that its program can be.
+    /// The variant of the program, if the program has several.
     pub(crate) fn variant(self) -> Option<String> {
         match self {
             Self::Mpquic
@@ -80,7 +80,7 @@ impl Contestant {
         }
     }
 
-    /// What its row in a table is called.
+    /// The name of the contestant's row in a table.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Mpquic => "mpquic",

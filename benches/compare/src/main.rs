@@ -1,12 +1,12 @@
-//! Runs mpquic next to other QUIC stacks and next to what the machine can do: the same workloads,
-//! TLS, windows, congestion controller and buffers; server and client are processes of their own on
-//! CPUs of their own.
+//! Runs mpquic, other QUIC stacks and limits of the machine with the same workloads, TLS, windows,
+//! congestion controller and buffers. Server and client are processes of their own on CPUs of their
+//! own.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- --peer all
 //! ```
 //!
-//! Rounds alternate between the contestants, so that whatever else the machine does hits all.
+//! Rounds alternate between the contestants, so that other work of the machine slows all of them.
 
 use std::fs;
 use std::process::Command;
@@ -37,10 +37,10 @@ struct Arguments {
     /// Contestants, separated by commas; `all` for every stack and limit
     #[arg(long, value_delimiter = ',', default_values = ["mpquic", "quinn"])]
     peer: Vec<String>,
-    /// The contestant that ratios are to
+    /// The contestant to which ratios relate
     #[arg(long, default_value = "quinn")]
     reference: Contestant,
-    /// Run the programs that were built before
+    /// Run the programs of an earlier build
     #[arg(long)]
     no_build: bool,
     #[command(flatten)]
@@ -98,8 +98,8 @@ fn main() -> Result<()> {
     written
 }
 
-/// Builds the programs, next to this one, and returns those that cannot be built. Each is built
-/// alone, so that what one asks of a library changes nothing for the others.
+/// Builds the contestants' programs beside this program, and returns the programs that cannot be built.
+/// Each program is built alone, so that its features of a library do not change the other programs.
 fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
     let mut failed = Vec::new();
     let mut packages = Vec::from_iter(contestants.iter().map(|who| who.package()));
@@ -116,7 +116,7 @@ fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
 }
 
 /// A certificate by an authority that clients trust, both with ECDSA keys on P-256, which every stack
-/// can use. Not a self-signed one: some stacks check its signature by itself, others do not.
+/// can use. A self-signed certificate would favour stacks that do not check its own signature.
 fn write_credentials(options: &Options) -> Result<()> {
     let mut parameters = CertificateParams::new(Vec::new())?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -137,10 +137,10 @@ fn write_credentials(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All rounds of a table. A run that fails is counted, and the others go on.
+/// Runs all rounds of a table. A failed run is counted, and the other runs go on.
 fn rounds(subject: Subject, rows: &mut [Row], arguments: &Arguments) {
     for round in 1..=arguments.rounds {
-        // What a run leaves behind must not always meet the same contestant.
+        // The order changes with each round, so that no contestant always follows the same other one.
         rows.reverse();
         for row in rows.iter_mut().filter(|row| row.lacks.is_none()) {
             let (who, what) = (row.contestant, row.workload);

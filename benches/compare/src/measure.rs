@@ -17,12 +17,12 @@ use nix::unistd::Pid;
 
 use crate::contestant::Contestant;
 
-/// How long a server is left alone before its memory is read: idle is who has been silent a while.
+/// Time without packets before the server's memory is read, so that its connections are idle.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long a process may take before it counts as stuck.
+/// A process that takes longer counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where and how processes run.
+/// CPUs, priorities and network namespaces of processes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Placement {
     /// CPU of the servers
@@ -43,14 +43,15 @@ pub(crate) struct Placement {
     client_namespace: Option<String>,
 }
 
-/// Where the processes of one side run.
+/// CPU and network namespace of the processes of one side.
 struct Side<'a> {
     cpu: usize,
     namespace: Option<&'a str>,
 }
 
 impl Placement {
-    /// Puts this process above those it measures, so that it sees in time what they print.
+    /// Gives this process a higher priority than the measured processes, so that it reads their lines in
+    /// time.
     pub(crate) fn prepare(&self) -> Result<()> {
         if self.fair {
             return Ok(());
@@ -80,7 +81,7 @@ impl Placement {
         }
     }
 
-    /// A command that runs the program which its further arguments name.
+    /// A command that runs the program in its further arguments.
     fn command(&self, side: &Side<'_>) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &side.cpu.to_string()]);
@@ -94,7 +95,7 @@ impl Placement {
     }
 }
 
-/// What one run of a workload showed.
+/// The result of one run of a workload.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) report: Report,
@@ -105,14 +106,13 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// CPU time of the side that was busier, seconds: the time it would have taken if that side had
-    /// never been kept waiting.
+    /// CPU time of the busier side, seconds: the time of a run in which this side never waits.
     pub(crate) fn busier(&self) -> f64 {
         self.server_cpu.max(self.report.cpu)
     }
 }
 
-/// A sample, or what the contestant lacks for the workload.
+/// A sample, or the reason why the contestant cannot do the workload.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     Sample(Sample),
@@ -163,14 +163,14 @@ pub(crate) fn measure(
     }))
 }
 
-/// The program of a contestant: next to this one.
+/// The program of a contestant, beside this program.
 fn program(contestant: Contestant) -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(contestant.package()))
 }
 
-/// Ends a process that takes far too long.
+/// Ends a process that is stuck.
 struct Limit {
-    /// Tells the thread that waits, when dropped, that all is well.
+    /// The drop of this sender tells the waiting thread that the process has ended.
     _over: Sender<()>,
 }
 
@@ -187,7 +187,7 @@ impl Limit {
     }
 }
 
-/// A child process and what it prints. Dropping it ends it.
+/// A child process, and the lines that it prints. The drop of this value ends the process.
 struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -224,7 +224,7 @@ impl Process {
         Ok(kib << 10)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends.
     fn end(mut self) -> Result<()> {
         let status = self.child.wait()?;
         if status.success() {

@@ -1,4 +1,4 @@
-//! What tables there are, and how their figures are expressed.
+//! The tables, and the units of their figures.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::measure::Sample;
 /// A table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Subject {
-    /// One stream of 1 GiB from the server, next to what the machine can do
+    /// One stream of 1 GiB from the server, beside limits of the machine
     Bulk,
     /// Eight streams at a time
     Streams,
@@ -32,7 +32,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// The rows: who does what.
+    /// The rows: contestants with their workloads.
     pub(crate) fn rows(self, contestants: &[Contestant]) -> Vec<(Contestant, Workload)> {
         let workloads: &[Workload] = match self {
             Self::Bulk => &[Workload::Bulk],
@@ -86,11 +86,11 @@ pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
     pub(crate) of: fn(&Sample) -> f64,
-    /// Whether more is better.
+    /// True if a larger figure is better.
     pub(crate) more: bool,
 }
 
-/// The columns of a table: first what it is about.
+/// The columns of a table, the main figure first.
 pub(crate) type Figures = [Figure];
 
 const BYTES: [Figure; 4] = [

@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) workload: Workload,
     /// `None` for rounds that failed.
     pub(crate) rounds: Vec<Option<Sample>>,
-    /// What the contestant lacks for the workload.
+    /// The reason why the contestant cannot do the workload.
     pub(crate) lacks: Option<String>,
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn describe(subject: Subject, sample: &Sample) -> String {
     words.join(", ")
 }
 
-/// A table with all rows. Ratios are to `reference`; those of several paths to the same contestant's
-/// one path.
+/// A table with all rows. Ratios relate to `reference`; ratios of several paths relate to one path of
+/// the same contestant.
 pub(crate) fn table(subject: Subject, rows: &[Row], reference: Contestant) -> String {
     let figures = subject.figures();
     let mut table = format!("### {}\n\n| |", subject.title());
@@ -138,7 +138,7 @@ fn write_row(table: &mut String, subject: Subject, row: &Row, rows: &[Row], refe
     let _ = writeln!(table, " {} |", row.remarks());
 }
 
-/// mpquic next to the best of the other stacks in each column, and next to the limits.
+/// Compares mpquic with the best of the other stacks in each column, and with the limits.
 fn verdict(subject: Subject, rows: &[Row]) -> String {
     let mut verdict = String::new();
     let Some(own) = rows.iter().find(|row| row.contestant == Contestant::Mpquic) else {

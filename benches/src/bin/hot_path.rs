@@ -1,5 +1,5 @@
-//! Runs one hot path of the protocol in memory, for programs that look at it from outside: profilers
-//! and `benches/instructions`, which counts instructions.
+//! Runs one hot path of the protocol in memory, for profilers and for `.ci/instructions`, which counts
+//! instructions.
 //!
 //! WHAT is bulk, two-paths, auto (two paths with that scheduler), losses, reordering, paced (MiB of a
 //! stream), datagrams, requests or handshake.

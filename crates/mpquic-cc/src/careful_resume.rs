@@ -61,7 +61,7 @@ enum Phase {
     /// The packets that left up to `until` still have to be acknowledged. Later packets are paced
     /// at `rate` bytes per second or more.
     Validating { until: Instant, rate: u64 },
-    /// Too many packets were lost; those that left up to `until` still have to be acknowledged.
+    /// Too many packets were lost. Packets sent up to `until` still have to be acknowledged.
     SafeRetreat { until: Instant },
 }
 

@@ -37,7 +37,8 @@ use worlds::{WORLDS, World};
 const DRAWN: u64 = 32;
 /// Length of a drawn world, turns.
 const DRAWN_TURNS: u64 = 4_000;
-/// Drawn worlds from number [`DRAWN`] up to this number are recorded on a line of their own.
+/// For each controller, a second line of the record has the drawn worlds from number [`DRAWN`] up
+/// to this number.
 const MORE: u64 = 80;
 /// Number of long drawn worlds for each rate-based controller. Probing cycles take seconds, so
 /// short worlds do not show them.

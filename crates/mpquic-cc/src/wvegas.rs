@@ -14,8 +14,8 @@ const TOTAL_ALPHA: f64 = 10.0;
 const MIN_ALPHA: f64 = 2.0;
 /// Slow start ends when this many packets are in the queue.
 const GAMMA: f64 = 1.0;
-/// A queue is drained when it is this many times as long as its shortest length since the last
-/// draining.
+/// A queue is drained when its length exceeds the shortest length since the last draining by this
+/// factor.
 const DRAIN_THRESHOLD: u32 = 2;
 /// The mean RTT of a round counts only with at least this many samples.
 const SAMPLES_PER_ROUND: u32 = 3;

@@ -31,10 +31,13 @@ pub(crate) struct QlogPage {
     output: PathBuf,
 }
 
-/// Limits in bytes: for a page, for a line, and for a log in one object.
+/// Most bytes of a page's data.
 const MAX_PAGE: usize = 64 << 20;
+/// Most bytes of a line, or of a record in a log that is one JSON object.
 const MAX_LINE: u64 = 8 << 20;
+/// Most bytes of a log that is one JSON object.
 const MAX_WHOLE: u64 = 256 << 20;
+/// The first byte of every record of JSON-SEQ (RFC 7464).
 const RECORD_SEPARATOR: u8 = 0x1e;
 
 /// Members that the page shows or needs. Other members are left out: connection IDs, tokens,
@@ -384,8 +387,8 @@ struct Trace {
     text: String,
     /// True once the first record, the head, has been added.
     begun: bool,
-    /// True if times count from the event before. Some events are left out, so times become times
-    /// since the start.
+    /// True if each time counts from the event before. The page leaves events out, so such times are
+    /// replaced by times since the start.
     counts_from_event: bool,
     last_time: Value,
 }
@@ -456,8 +459,8 @@ impl Trace {
     }
 }
 
-/// True if times count from the event before. The head then gets another format: times from the
-/// start.
+/// True if each time counts from the event before. The head of the log then gets the format of
+/// times since the start.
 fn counts_from_event(value: &mut Value) -> bool {
     match value {
         Value::Object(members) => {

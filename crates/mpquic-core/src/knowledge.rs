@@ -332,7 +332,7 @@ impl Knowledge {
     }
 
     /// The round-trip time from the local IP address to the server's address; [`Duration::MAX`] if
-    /// the server did not answer, and `None` if nothing is known.
+    /// the server did not answer, and `None` without an entry.
     pub fn round_trip(&self, four_tuple: FourTuple) -> Option<Duration> {
         self.load(&Key::round_trip(four_tuple), parse_round_trip)
     }

@@ -78,7 +78,7 @@ thread_local! {
     static QUESTION: RefCell<Question> = const { RefCell::new(Question::None) };
 }
 
-/// The bytes of the [`Body`] in `data`, if there is one.
+/// The bytes of the [`Body`] in `data`; `None` without a [`Body`].
 fn ask(data: &mut impl Buf) -> Option<Bytes> {
     QUESTION.set(Question::Asked);
     data.advance(0);

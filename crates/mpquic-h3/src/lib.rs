@@ -148,7 +148,7 @@
 //! Instructions on the QPACK streams, and the end of these streams, are not checked: the dynamic
 //! table has no room, so nobody reads them.
 //!
-//! # What is limited
+//! # Limits
 //!
 //! Frames other than DATA stay in memory until they are complete; [`Connection::max_frame_size`]
 //! limits their length. `h3` gets one frame at a time, and never reads ahead of the application.

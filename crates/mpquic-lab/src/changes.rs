@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) metric: String,
     /// One line per contender and combination of swept values.
     pub(crate) lines: Vec<Line>,
-    /// The contenders without a line, for their runs failed without exception.
+    /// The contenders without a line, because all their runs failed.
     pub(crate) failed: Vec<Failed>,
     /// Published claims whose verdict has changed.
     pub(crate) verdicts: Vec<Verdict>,
@@ -50,7 +50,7 @@ pub(crate) struct Line {
     lower_is_better: bool,
 }
 
-/// A contender without a comparison, for every run of a side failed.
+/// A contender without a comparison, because every run of a side failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failed {
     /// The scenario and the swept values.

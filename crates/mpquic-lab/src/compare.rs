@@ -28,8 +28,7 @@ pub(super) struct Compare {
     /// Compare by this metric instead of the scenario's own
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// Fail if the second results are worse than the first by more than this and the difference is
-    /// significant
+    /// Fail if the second results are significantly worse than the first, by more than this
     #[arg(long, value_name = "PERCENT", requires = "other")]
     tolerance: Option<f64>,
 }

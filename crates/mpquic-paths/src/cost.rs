@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(costs.next_timeout(), Some(at + 2 * LOOK));
     }
 
-    /// The paths from 192.0.2.10 have no price, those from 192.0.2.11 have one.
+    /// Paths from 192.0.2.10 have no price, and paths from 192.0.2.11 have a price.
     #[test]
     fn paths_without_a_price_have_the_status_that_the_inner_manager_wants() {
         let (mut costs, connection) = costs(None);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_no_end() {
+    fn cut_capsule_is_no_end() {
         let stream = udp_capsule(b"payload");
         for length in 1..stream.len() {
             assert_eq!(read(&stream[..length], 3), (vec![], false), "{length}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_skipped_and_not_kept() {
+    fn too_long_capsule_is_skipped_and_not_kept() {
         let mut stream = b"\0\x80\x01\0\x30".to_vec();
         stream.resize(stream.len() + 65_584, 1);
         let (none, _) = read(&stream, 1500);

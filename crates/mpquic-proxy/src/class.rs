@@ -284,7 +284,7 @@ impl Guess {
         self.waited += time;
     }
 
-    /// True for a TCP flow that had more to send than it could.
+    /// True for a TCP flow whose data had to wait.
     fn has_more(&self) -> bool {
         self.kind == FlowKind::Tcp && self.waited >= KEPT_WAITING
     }
@@ -361,7 +361,7 @@ mod tests {
 
     /// On a slow link no flow has many bytes in a second.
     #[test]
-    fn who_is_kept_waiting_has_more_to_send() {
+    fn flow_that_waits_has_more_to_send() {
         let began = Instant::now();
         let after = |waits: bool| {
             let mut guess = Guess::new(FlowKind::Tcp, 22, None, began);

@@ -118,8 +118,8 @@ impl UdpSender {
         self.datagrams.max_size()
     }
 
-    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half of those that may wait as
-    /// DATAGRAMs, because a stream has a queue of its own.
+    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half of the bytes that may
+    /// wait as DATAGRAMs, because a stream has a queue of its own.
     pub(crate) fn most_waiting(&self) -> usize {
         most_now(&self.connection.path_stats()) / 2
     }

@@ -103,7 +103,7 @@ mod tests {
     use crate::credential::Credential;
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_right_on_a_connection_goes_on_while_others_guess() {
+    async fn known_user_of_a_connection_goes_on_while_others_guess() {
         let [right, wrong] = ["basic alice:wonderland", "basic alice:guess"]
             .map(|text| text.parse::<Credential>().unwrap());
         let credentials = Credentials::new([right.clone()]);

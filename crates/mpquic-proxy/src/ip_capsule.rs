@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rfc_calls_malformed_is() {
+    fn capsules_that_the_rfc_calls_malformed_are_refused() {
         use Malformed::{
             Cut, Host, NoRequest, Order, Prefix, Range, RequestZero, TooMany, Version,
         };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn invalid_scope_is_refused() {
         use InvalidScope::{Name, Path, Variable};
         for (path, error) in [
             ("/", Path),

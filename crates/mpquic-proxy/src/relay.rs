@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_bytes_keeps_no_memory_for_them() {
+    async fn waiting_read_keeps_no_memory() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let connecting = TcpStream::connect(listener.local_addr().unwrap());
         let (near, far) = tokio::join!(connecting, listener.accept());

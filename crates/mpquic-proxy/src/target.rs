@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn invalid_target_is_refused() {
         use InvalidTarget::{Host, Port};
         let long = format!("{}:1", "a".repeat(254));
         for (text, error) in [

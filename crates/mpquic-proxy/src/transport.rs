@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_a_fifth_of_a_second_within_bounds() {
+    fn waiting_bytes_are_a_fifth_of_a_second_within_bounds() {
         for (mbit, kilobytes) in [(1, 64), (4, 97), (40, 976), (160, 3906), (1000, 4 << 10)] {
             assert_eq!(
                 most_waiting(mbit * 125_000, ALWAYS) >> 10,

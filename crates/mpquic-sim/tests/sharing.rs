@@ -134,7 +134,7 @@ fn parallel_transfers_are_equal_and_none_pauses() {
 
 /// The sender keeps few bytes, and the links stay full.
 #[test]
-fn what_waits_to_be_sent_is_bounded_by_time() {
+fn unsent_bytes_are_bounded_by_time() {
     for links in [[(6.0, 20), (2.0, 40)], [(50.0, 10), (20.0, 30)]] {
         let mut pair = connected(links);
         let streams = begin(&mut pair, 1);

@@ -48,7 +48,7 @@ pub enum ConfigError {
     /// A certificate is not valid.
     #[error("not a valid certificate")]
     Certificate(#[from] rustls::Error),
-    /// The operating system has no trusted certificate, with the reason if there is one.
+    /// The operating system has no trusted certificate; with the system's error, if any.
     #[cfg(feature = "native-roots")]
     #[error("the operating system trusts no certification authority{}", .0.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
     NoNativeRoots(Option<String>),

@@ -301,7 +301,7 @@ impl Connection {
     /// # fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::{Duration, Instant};
     ///
-    /// // What is pressed now matters now, and is small: it takes two paths.
+    /// // A key press is small, and useless after 50 ms: it travels on two paths.
     /// let soon = Instant::now() + Duration::from_millis(50);
     /// let options = DatagramOptions::default().with_copy().with_deadline(soon);
     /// connection.send_datagram_with("jump".into(), options)?;
@@ -521,10 +521,10 @@ impl Connection {
         });
     }
 
-    /// Lets another congestion controller limit the data of this side from now on. Each open path begins as a new path
-    /// does. Later connections are not affected.
+    /// Lets another congestion controller limit the data of this side from now on. The controller treats each open path
+    /// as a new path. Later connections are not affected.
     ///
-    /// Returns false, and changes nothing, if the controller wants packets marked otherwise
+    /// Returns false, and changes nothing, if the controller needs another ECN codepoint on packets
     /// ([`ControllerFactory::ecn_codepoint`]).
     pub fn set_controller(&self, controller: &dyn ControllerFactory) -> bool {
         let mut connection = self.0.lock();

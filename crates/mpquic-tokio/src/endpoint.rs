@@ -265,7 +265,7 @@ impl Endpoint {
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
         let state = self.state();
-        // The work of the attempt before, TLS above all, takes long.
+        // The work for the previous attempt, above all TLS, takes long.
         tokio::task::yield_now().await;
         loop {
             let notified = state.attempts.notified();
@@ -420,8 +420,8 @@ impl Endpoint {
     }
 
     /// Tells the recorder of the crate `metrics` about all changes after the last call: call it every few seconds, or
-    /// before a reader asks for figures. `docs/observability.md` lists the figures. Several endpoints of a process add
-    /// up. A connection reports its last changes itself when it ends.
+    /// before a reader asks for figures. `docs/observability.md` lists the figures, which are sums over the endpoints of
+    /// a process. A connection reports its last changes itself when it ends.
     #[cfg(feature = "metrics")]
     pub fn report_metrics(&self) {
         metrics::describe();
@@ -480,8 +480,8 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// Closes the socket with this address and abandons its paths. But a connection's last path stays, and moves to the
-    /// next new local address. Returns false without such a socket. A connection must not leave its address before its
+    /// Closes the socket with this address and abandons its paths. A connection's last path stays, and moves to the next
+    /// new local address. Returns false without such a socket. A connection must not leave its address before its
     /// handshake is confirmed: the connection keeps using the socket until its paths have moved.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
@@ -493,15 +493,15 @@ impl Endpoint {
     }
 
     /// Closes the server's sockets, so that another process of the same user can bind their addresses and get new
-    /// clients, and keeps the open connections: each path gets a socket of its own, connected to the client. A path
-    /// that the client opens later, or whose client gets another address, reaches the other process, so it fails; the
-    /// connection's other paths continue. A new connection from an address of an open one reaches this endpoint, so clients
-    /// should use new ports. The sockets close once their tasks have run.
+    /// clients. Open connections continue: each path gets a socket of its own, connected to the client. A path that the
+    /// client opens later, or whose client gets another address, reaches the other process, so the path fails; the
+    /// connection's other paths continue. A new connection from the address of an open connection reaches this endpoint,
+    /// so clients should use new ports. The sockets close once their tasks have run.
     ///
     /// The other process must have another key for stateless resets
     /// ([`EndpointOptions::new`](mpquic_core::config::EndpointOptions::new)): otherwise it would end a connection whose
     /// datagrams it gets. The kernel searches all sockets of an address for each datagram, so a server with more than
-    /// some thousand paths takes longer for each.
+    /// some thousand paths takes longer for each datagram.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///

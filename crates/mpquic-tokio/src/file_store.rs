@@ -137,7 +137,7 @@ impl FileStore {
         entry
     }
 
-    /// Removes files that are too old, and the oldest of each kind of which there are too many.
+    /// Removes files that are too old, and the oldest files of each kind beyond the limit of files.
     fn clean(&self) -> io::Result<()> {
         let mut kept: Vec<(Duration, Key)> = Vec::new();
         let now = StdSystemTime.now();
@@ -253,7 +253,7 @@ fn decode(mut bytes: Vec<u8>) -> Option<Entry> {
     is_whole.then(|| Entry::new(value.into(), saved))
 }
 
-/// Reads a file; an error if the file is not as [`encode`] makes it.
+/// Reads a file; an error if the file does not have the form of [`encode`].
 fn read(path: &Path) -> io::Result<Entry> {
     check_regular(path)?;
     let mut bytes = Vec::new();

@@ -4,8 +4,8 @@
 //! cargo run -- 127.0.0.1:4433 [CHAIN.pem KEY.pem]
 //! ```
 //!
-//! Without a certificate it makes one, and prints how `mpquic get` reaches it. SIGINT and SIGTERM end it once the
-//! requests that have begun are answered.
+//! Without a certificate, the service makes a self-signed certificate, and prints a command line of `mpquic get` that
+//! trusts it. After SIGINT or SIGTERM, the service answers the requests that have begun, and ends.
 
 mod serve;
 
@@ -25,10 +25,10 @@ use serde::Serialize;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// How long requests that have begun may take when the service ends.
+/// The longest time for requests that have begun when the service ends.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What it answers.
+/// The routes of the service.
 fn service() -> Router {
     Router::new()
         .route("/hello/{name}", get(hello))
@@ -45,7 +45,7 @@ struct Length {
     bytes: usize,
 }
 
-/// How long a body is, which is never in memory as a whole.
+/// Answers with the length of a body. The body is never in memory as a whole.
 async fn length(mut body: Body) -> Result<Json<Length>, StatusCode> {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
@@ -67,7 +67,7 @@ struct ClientPath {
     bytes_received: u64,
 }
 
-/// Over which paths the request may have come: [`serve::serve`] adds the connection to each request.
+/// Answers with the paths of the request's connection, which [`serve::serve`] adds to each request.
 async fn paths(Extension(connection): Extension<Connection>) -> Json<Vec<ClientPath>> {
     let paths = connection.path_stats().into_iter();
     let paths = paths.map(|path| ClientPath {

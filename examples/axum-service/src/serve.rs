@@ -1,4 +1,4 @@
-//! [`serve`]: what `axum::serve` is for TCP.
+//! [`serve`]: takes the place of `axum::serve`, over HTTP/3.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use tower::ServiceExt;
 
 use crate::Failure;
 
-/// Of the fields of a request, in bytes.
+/// Most bytes of the fields of a request.
 const MAX_FIELDS: u64 = 16 << 10;
 
-/// Answers the requests of all clients until `end`, then those that have begun, for as long as `grace`. Each request
-/// has the client's [`Connection`] as an extension.
+/// Answers the requests of all clients until `end`. Then unfinished requests are answered for at most `grace`. Each
+/// request has the client's [`Connection`] as an extension.
 pub(crate) async fn serve(
     endpoint: Endpoint,
     service: Router,
@@ -39,19 +39,19 @@ pub(crate) async fn serve(
                 let Some(incoming) = incoming else { break };
                 clients.spawn(serve_client(incoming, service.clone(), ending.subscribe()));
             }
-            // Some of them break the rules, and hear of it; some go away.
+            // A client that broke the rules has got an error, and a client that went away needs nothing.
             Some(_) = clients.join_next() => {}
             () = &mut end => break,
         }
     }
     ending.send_replace(true);
     let ended = async { while clients.join_next().await.is_some() {} };
-    let _what_takes_longer_is_cut_off = timeout(grace, ended).await;
+    let _unfinished_answers_are_cut_off = timeout(grace, ended).await;
     endpoint.close(code(Code::H3_NO_ERROR), b"the service ends");
     endpoint.wait_all_draining().await;
 }
 
-/// Answers one client until it goes away, or the service ends and all that it has asked for has arrived.
+/// Answers one client until the client goes away, or until the service ends and all its answers have arrived.
 async fn serve_client(
     incoming: Incoming,
     service: Router,
@@ -62,7 +62,7 @@ async fn serve_client(
     let priorities = quic.priorities();
     let mut http = server::builder();
     let mut http = http.max_field_section_size(MAX_FIELDS).build(quic).await?;
-    // Dropped, it stops those whose client has gone away.
+    // The drop of this set stops the answers to a client that has gone away.
     let mut answers = JoinSet::new();
     let mut is_ending = false;
     loop {
@@ -79,17 +79,18 @@ async fn serve_client(
             }
             _ = async { ending.wait_for(|is| *is).await.is_ok() }, if !is_ending => {
                 is_ending = true;
-                // Clients are told which requests were too late, and may send them to another server.
+                // GOAWAY names the requests that came too late, so the client can send them to another server.
                 http.shutdown(0).await?;
             }
         }
     }
-    // The client asks for nothing more, and waits for answers.
+    // The client sends no further requests, and waits for answers.
     while answers.join_next().await.is_some() {}
     Ok(())
 }
 
-/// Answers a request, until the client has all of it. What fails is reset, so that nobody takes a part for the whole.
+/// Answers a request, until the client has the whole answer. A failed answer is reset, so that no client takes a part
+/// for the whole.
 async fn answer(
     (connection, priorities): (Connection, Priorities),
     service: Router,
@@ -128,7 +129,7 @@ async fn exchange(
     Ok(())
 }
 
-/// The body of a request, which is read as the service wants it.
+/// The body of a request. Bytes are read from the connection when the service asks for them.
 fn body(recv: RequestStream<RecvStream, Bytes>) -> Body {
     Body::from_stream(stream::try_unfold(recv, async |mut recv| {
         let data = recv.recv_data().await?;

@@ -11,7 +11,7 @@ use super::*;
 
 type Requests = SendRequest<OpenStreams, Bytes>;
 
-/// The service, and a client of it with two addresses and a path from each.
+/// The service, and a client with two addresses and a path from each address.
 struct Both {
     client: Endpoint,
     connection: Connection,
@@ -98,7 +98,7 @@ async fn axum_answers_over_two_paths() -> Result<(), Failure> {
     let told: Vec<Value> = serde_json::from_str(&told)?;
     for address in both.client.local_addrs() {
         let is_it = |path: &&Value| path["remote"] == address.to_string();
-        let path = told.iter().find(is_it).ok_or("it is not told of")?;
+        let path = told.iter().find(is_it).ok_or("no path from this address")?;
         assert_eq!(path["is_active"], true);
         assert!(path["bytes_received"].as_u64() > Some(0), "{path}");
     }
@@ -106,15 +106,15 @@ async fn axum_answers_over_two_paths() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn what_has_begun_is_answered_before_the_service_ends() -> Result<(), Failure> {
+async fn open_requests_are_answered_before_the_service_ends() -> Result<(), Failure> {
     let mut both = Both::start().await?;
     let length = Request::post("https://localhost/length").body(())?;
     let mut begun = both.requests.send_request(length).await?;
     begun.send_data(Bytes::from("half, ")).await?;
-    // Answered after the other one has begun.
+    // This request begins after the first one, and is answered before it.
     assert_eq!(both.get("/hello/you").await?.0, StatusCode::OK);
     both.end.send(()).map_err(|()| "it has ended by itself")?;
-    // A client that comes now finds nobody who answers; this one gets what it has asked for.
+    // New clients get no answer now; this client gets the answer to its open request.
     begun.send_data(Bytes::from("and the rest")).await?;
     begun.finish().await?;
     let answer = receive(begun).await?;

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// An answer is no longer than this; a program that writes without end is not read for ever.
+/// Most bytes of an answer. The limit ends the reading from a program that writes without end.
 const MAX_ANSWER: u64 = 64 * 1024;
 
-/// What an agent is told: one line of JSON.
+/// The question to an agent: one line of JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Observation {
     /// Virtual time since the first observation.
     pub seconds: f64,
-    /// For randomness that is the same in equal runs.
+    /// A seed for random numbers, the same in equal runs.
     pub seed: u64,
     /// Stream bytes that wait to be sent.
     pub unsent: u64,
-    /// The paths that may carry them.
+    /// The paths that may carry these bytes.
     pub paths: Vec<PathObservation>,
 }
 
@@ -38,29 +38,29 @@ pub struct PathObservation {
     pub delivery_rate: Option<u64>,
 }
 
-/// How to start an agent.
+/// The command that starts an agent.
 #[derive(Debug, Clone)]
 pub struct AgentCommand {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// How long one answer may take, of the world's time, and how long the agent may take to end.
+    /// The longest real time for one answer, and for the end of the agent.
     pub deadline: Duration,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug)]
 enum Problem {
     /// The program no longer reads or writes.
     Closed,
-    /// What it wrote is not a line.
+    /// The program wrote something other than one line.
     Answer(String),
 }
 
-/// A running agent. It is asked, and virtual time stands still until it has answered.
+/// A running agent. Virtual time stands still from a question to its answer.
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
-    /// Lines to the thread that talks with the program; without it, the program's input ends.
+    /// Sends lines to the thread that talks with the program. `None` ends the program's input.
     questions: Option<Sender<String>>,
     answers: Receiver<Result<String, Problem>>,
     deadline: Duration,
@@ -68,7 +68,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the program. Its standard error goes to ours.
+    /// Starts the program. Its standard error is the standard error of this process.
     pub fn start(command: &AgentCommand) -> Result<Self, String> {
         let name = command.words.join(" ");
         let (program, arguments) = command.words.split_first().ok_or("no agent is given")?;
@@ -81,7 +81,7 @@ impl Agent {
         let (question_sender, questions) = mpsc::channel();
         let (answer_sender, answers) = mpsc::channel();
         if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {
-            // Writing and reading can both block for ever, so neither is done by who must not.
+            // Writing and reading can block for ever, so a thread of its own does both.
             std::thread::spawn(move || talk(&questions, &answer_sender, input, output));
         }
         Ok(Self {
@@ -93,12 +93,12 @@ impl Agent {
         })
     }
 
-    /// The weights for the paths of an observation, in their order.
+    /// The agent's weights for the paths of an observation, in the order of the paths.
     pub fn ask(&mut self, observation: &Observation) -> Result<Vec<f64>, String> {
         let answer = self.exchange(observation);
         let weights = answer.and_then(|line| weights(&line, observation.paths.len()));
         weights.map_err(|problem| {
-            // Nobody will ask it again, so it need not be waited for.
+            // The program gets no further question, so its end need not be waited for.
             let _ = self.child.kill();
             format!("agent `{}` {problem}", self.name)
         })
@@ -107,7 +107,7 @@ impl Agent {
     fn exchange(&mut self, observation: &Observation) -> Result<String, String> {
         let question = serde_json::to_string(observation).map_err(|error| error.to_string())?;
         if let Some(questions) = &self.questions {
-            // If the other side is gone, no answer comes, and that is told.
+            // If the thread is gone, no answer comes, and the receiver reports the missing answer.
             let _ = questions.send(question + "\n");
         }
         match self.answers.recv_timeout(self.deadline) {
@@ -118,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// How the program ended, if it has, or does at once.
+    /// The words about the program's end, if it has ended or ends within a second.
     fn ended(&mut self) -> Option<String> {
         let status = wait(&mut self.child, Duration::from_secs(1).min(self.deadline))?;
         Some(format!("ended too early, {status}"))
@@ -126,8 +126,8 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// Ends the program's input, so that it can keep what it learned, and ends it if it does not
-    /// end by itself.
+    /// Ends the program's input, so that the program can save its state and end. Kills the program
+    /// after the deadline.
     fn drop(&mut self) {
         self.questions = None;
         if wait(&mut self.child, self.deadline).is_none() {
@@ -184,7 +184,7 @@ fn read_line(output: &mut BufReader<ChildStdout>) -> Result<String, Problem> {
     }
 }
 
-/// Reads an answer: as many numbers as there are paths, none negative, one at least positive.
+/// Reads an answer: a number for each path, no number negative, at least one number positive.
 fn weights(line: &str, paths: usize) -> Result<Vec<f64>, String> {
     let shown: String = line.trim_end().chars().take(60).collect();
     let wrong = |what: &str| format!("answered {shown:?}: {what}");

@@ -1,4 +1,4 @@
-//! The lab of mpquic with a scheduler that asks another program; docs/own-scheduler.md explains it.
+//! The lab of mpquic with a scheduler that asks another program; docs/own-scheduler.md explains both.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ mod scheduler;
 /// The command that starts the agent; arguments are separated by spaces.
 const VARIABLE: &str = "MPQUIC_AGENT";
 const DEFAULT: &str = concat!("python3 ", env!("CARGO_MANIFEST_DIR"), "/agent.py");
-/// A learner may take long, but not for ever.
+/// The longest time for an answer: learning takes time, but a run must end.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn policies(command: AgentCommand) -> Policies {

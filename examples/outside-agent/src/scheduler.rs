@@ -8,11 +8,11 @@ use mpquic_sim::experiment::fail_run;
 
 use crate::agent::{Agent, AgentCommand, Observation, PathObservation};
 
-/// The agent is asked this often, in virtual time.
+/// Virtual time between two questions to the agent.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Divides bytes by weights that an agent gives, one agent per connection and sender. If the agent
-/// fails, so does the run.
+/// Divides bytes by weights that an agent gives. Each sender of each connection has an agent of its
+/// own. If the agent fails, the run fails.
 #[derive(Debug)]
 pub struct AskAgent {
     command: AgentCommand,

@@ -1,4 +1,4 @@
-//! The lab of mpquic with one scheduler more; docs/own-scheduler.md explains it.
+//! The lab of mpquic with one more scheduler; docs/own-scheduler.md explains this program.
 
 use std::process::ExitCode;
 

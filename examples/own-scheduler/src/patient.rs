@@ -1,12 +1,12 @@
-//! [`Patient`]: waits for the fast path when that is sooner.
+//! [`Patient`]: waits for the fast path if the wait delivers data sooner than a slow path.
 
 use std::time::Duration;
 
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, Sendable, View};
 
-/// Sends on the path with the lowest RTT. When that one is full, a slower path gets data only if
-/// the fast one would take longer to deliver everything that waits.
+/// Sends on the path with the lowest RTT. When this path is full, a slower path gets data only if
+/// the fast path would take longer to deliver all waiting data.
 #[derive(Debug, Default)]
 pub struct Patient {
     /// The fastest path so far, which a rival must beat by a tenth.
@@ -50,7 +50,7 @@ impl Scheduler for Patient {
 }
 
 impl Patient {
-    /// The path with the lowest RTT; two that are about equal do not take turns.
+    /// The path with the lowest RTT. Two paths with about equal RTTs do not take turns.
     fn fastest<'a>(&mut self, view: &View<'a>) -> Option<&'a PathView> {
         let rtt = |path: &&PathView| match self.fastest {
             Some(fastest) if fastest == path.id => path.rtt.smoothed.mul_f64(0.9),
@@ -62,8 +62,8 @@ impl Patient {
     }
 }
 
-/// How long a path that cannot send now takes to deliver all that waits: the pacer or an
-/// acknowledgement must let it send again, then a window leaves per round trip.
+/// The time in which a path that cannot send now delivers all waiting data: first the pacer or an
+/// acknowledgement must let the path send again, then a window leaves in each round trip.
 fn time_on(path: &PathView, view: &View<'_>) -> Duration {
     let ready = match path.sendable {
         Sendable::At(time) => time.saturating_duration_since(view.now),

@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How a peer is called.
+/// The usage of a peer.
 pub const USAGE: &str = "\
 usage: PEER server --listen ADDR:PORT --dir DIR --cert PEM --key PEM [--retry] [--drill STEPS]
        PEER client URL.. --out DIR [--connections N] [--early-data] [--paths N] [--drill STEPS]
 steps: update-keys move=ADDR close=PATH renew backup=PATH available=PATH, separated by commas";
 
-/// What to do.
+/// The task of a peer.
 #[derive(Debug)]
 pub enum Command {
     /// Serve files.
@@ -19,24 +19,24 @@ pub enum Command {
     Client(Client),
 }
 
-/// How to serve.
+/// The options of a server.
 #[derive(Debug)]
 pub struct Server {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// Where the files are.
+    /// The directory of the files.
     pub directory: PathBuf,
     /// The certificate, in PEM.
     pub certificate: PathBuf,
-    /// Its key, in PEM.
+    /// The certificate's key, in PEM.
     pub key: PathBuf,
-    /// Whether clients have to prove their address by a Retry.
+    /// True if clients have to prove their address by a Retry.
     pub retry: bool,
-    /// What to do on each connection.
+    /// The drill for each connection.
     pub drill: Vec<Step>,
 }
 
-/// What to fetch.
+/// The options of a client.
 #[derive(Debug)]
 pub struct Client {
     /// The server.
@@ -47,28 +47,28 @@ pub struct Client {
     pub paths: Vec<String>,
     /// Receives the files, under their names; written anew by each connection.
     pub out: PathBuf,
-    /// How many connections to make, one after the other.
+    /// The number of connections, one after the other.
     pub connections: u32,
-    /// Whether requests may go as 0-RTT data.
+    /// True if requests may travel as 0-RTT data.
     pub early_data: bool,
-    /// How many paths each connection opens before it fetches anything.
+    /// The number of paths that each connection opens before its first request.
     pub path_count: u8,
-    /// What each connection does meanwhile.
+    /// The drill of each connection during the transfer.
     pub drill: Vec<Step>,
 }
 
-/// Something to do in the middle of a transfer, after some data each.
+/// A step of a drill: an action in the middle of a transfer, after some data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Update the keys.
     UpdateKeys,
     /// Go on from this local address.
     Move(IpAddr),
-    /// Abandon a path, once there is another one.
+    /// Abandon a path, once another path is open.
     Close(u32),
     /// Abandon the newest path and open another one between the same addresses.
     Renew,
-    /// Use this path only if there is no other.
+    /// Use this path only if no other path works.
     Backup(u32),
     /// Use this path again.
     Available(u32),
@@ -103,7 +103,7 @@ pub struct Options<I> {
 }
 
 impl<I: Iterator<Item = String>> Options<I> {
-    /// From arguments without the program's name.
+    /// A command line of arguments without the program's name.
     pub fn new(rest: I) -> Self {
         Self {
             rest,
@@ -114,7 +114,7 @@ impl<I: Iterator<Item = String>> Options<I> {
     /// The value of the option that [`Iterator::next`] returned last.
     ///
     /// # Errors
-    /// A message if there is none, or one of another type.
+    /// A message if the value is missing or has another type.
     pub fn value<T: FromStr>(&mut self) -> Result<T, String> {
         let option = &self.last;
         let text = self.rest.next();
@@ -123,10 +123,10 @@ impl<I: Iterator<Item = String>> Options<I> {
             .map_err(|_| format!("{option}: cannot use `{text}`"))
     }
 
-    /// The values of that option, separated by commas.
+    /// The values of the option, separated by commas.
     ///
     /// # Errors
-    /// A message if there are none, or one of another type.
+    /// A message if the values are missing or one has another type.
     pub fn values<T: FromStr>(&mut self) -> Result<Vec<T>, String> {
         let option = self.last.clone();
         let text: String = self.value()?;
@@ -150,7 +150,7 @@ impl<I: Iterator<Item = String>> Iterator for Options<I> {
 /// Reads a command line without the program's name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message about the first fault.
 pub fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut options = Options::new(args);
     match options.next().as_deref() {

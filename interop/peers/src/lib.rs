@@ -1,5 +1,5 @@
-//! HTTP/0.9 peers on several QUIC stacks. Here is what they have in common: the command line, HTTP/0.9
-//! and TLS. A module for each stack implements [`Stack`] and [`Connection`].
+//! HTTP/0.9 peers on several QUIC stacks: the parts that all peers share, which are the command line,
+//! HTTP/0.9 and TLS. A module for each stack implements [`Stack`] and [`Connection`].
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,12 +28,12 @@ pub use quinn_stack::Quinn;
 /// Any error; a peer only reports them.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Longest request line a server reads.
+/// Longest request line that a server reads.
 pub const MAX_REQUEST: usize = 4096;
 
 /// Bytes, in both directions, before each step of a drill.
 pub const BYTES_BETWEEN: u64 = 2 << 20;
-/// How often a drill looks at a connection.
+/// Time between two looks of a drill at its connection.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A QUIC stack: an endpoint that accepts or makes connections.
@@ -60,7 +60,7 @@ pub trait Stack: Sized + Send + Sync + 'static {
         host: &str,
     ) -> impl Future<Output = Result<Self::Connection, Error>> + Send;
 
-    /// Resolves when all connections are gone.
+    /// Waits until all connections have ended.
     fn wait_idle(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -77,7 +77,7 @@ pub trait Connection: Clone + Send + Sync + 'static {
     /// The next bidirectional stream of the peer.
     fn accept(&self) -> impl Future<Output = Result<(Self::Send, Self::Recv), Error>> + Send;
 
-    /// Opens paths until there are this many, from 127.0.0.2, 127.0.0.3 and so on.
+    /// Opens paths from 127.0.0.2, 127.0.0.3 and so on, up to `count` paths.
     fn open_paths(&self, count: u8) -> impl Future<Output = Result<(), Error>> + Send {
         let result = match count {
             1 => Ok(()),
@@ -110,7 +110,7 @@ pub trait SendStream: AsyncWrite + Send + Unpin + 'static {
     fn reset(self, code: u32);
 }
 
-/// Any address and port from which `remote` can be reached.
+/// The wildcard address of `remote`'s IP version, with any port.
 pub fn any_port(remote: SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -118,7 +118,7 @@ pub fn any_port(remote: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Runs a peer; the whole of its `main`.
+/// Runs a peer: the `main` of every peer.
 pub fn main<S: Stack>() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -222,7 +222,7 @@ async fn answer(
     Ok(())
 }
 
-/// The file a request line asks for.
+/// The file that a request line names.
 pub fn requested(request: &[u8], directory: &Path) -> Option<PathBuf> {
     let request = std::str::from_utf8(request).ok()?;
     let name = request.strip_prefix("GET /")?.split_whitespace().next()?;

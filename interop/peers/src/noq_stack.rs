@@ -17,9 +17,9 @@ use crate::{Connection, Error, SendStream, Server, Stack, Step, any_port};
 
 /// Most paths at a time.
 const MAX_PATHS: u32 = 4;
-/// Highest path ID that is looked at.
+/// Highest path ID that the peer asks noq about.
 const HIGHEST_ID: u32 = 32;
-/// How long the peer may take to issue a connection ID for a path.
+/// The longest wait for the other side's connection ID for a path.
 const CONNECTION_ID_TIME: Duration = Duration::from_secs(5);
 
 /// A noq endpoint.
@@ -28,10 +28,10 @@ pub struct Noq {
     retry: bool,
 }
 
-/// How long a path may be silent before noq gives it up and sends again elsewhere what was lost on
-/// it. Without this limit it waits until the whole connection times out.
+/// After this silence, noq gives a path up and sends its lost data again on other paths. Without this
+/// limit, noq waits for the idle timeout of the connection.
 const PATH_IDLE_TIME: Duration = Duration::from_secs(2);
-/// How often noq has a path prove that it is alive.
+/// Time between two packets with which noq checks that a path works.
 const PATH_KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 fn transport() -> Arc<TransportConfig> {
@@ -82,11 +82,11 @@ impl Stack for Noq {
             incoming.retry()?;
             return Ok(None);
         }
-        // Answers 0-RTT requests at once, and misses no event.
+        // An accepted connection answers 0-RTT requests at once, and no event is missed.
         let connecting = match incoming.accept() {
             Ok(connecting) => connecting,
             Err(error) => {
-                // The first packet was damaged on its way; the client will repeat it.
+                // The first packet was damaged on its way; the client repeats the packet.
                 eprintln!("no connection: {error}");
                 return Ok(None);
             }
@@ -116,9 +116,9 @@ impl Stack for Noq {
 pub struct NoqConnection {
     endpoint: noq::Endpoint,
     connection: noq::Connection,
-    /// What noq has to say about paths.
+    /// noq's events of paths.
     events: Arc<Mutex<noq::PathEvents>>,
-    /// `None` until it is known whether 0-RTT data was accepted.
+    /// True if the server accepted 0-RTT data; `None` before the answer.
     zero_rtt: watch::Receiver<Option<bool>>,
 }
 
@@ -172,7 +172,7 @@ impl NoqConnection {
         Ok(path.ok_or_else(|| format!("no path {id}"))?)
     }
 
-    /// Waits for a path other than this one that is proven to work; returns the newest.
+    /// Waits for a validated path other than `than`; returns the newest such path.
     async fn another_path(&self, than: u32) -> Result<u32, Error> {
         let works = |id: u32| {
             let stats = self.connection.path_stats(PathId::from(id));
@@ -190,7 +190,7 @@ impl NoqConnection {
         }
     }
 
-    /// Opens a path as soon as the peer allows it.
+    /// Opens a path as soon as the peer allows a further path.
     async fn open_path(&self, tuple: FourTuple) -> Result<(), Error> {
         let open = async {
             loop {
@@ -237,10 +237,11 @@ impl NoqConnection {
     }
 }
 
-/// Treats paths as the peer asks for. noq only reports that: what it sends follows its own status.
+/// Sets the status of paths to the status that the peer asks for. noq itself only reports the peer's
+/// status, and sends by its own status.
 async fn obey(connection: noq::Connection) {
     let mut events = connection.path_events();
-    // Not to keep the connection open.
+    // A weak handle does not keep the connection open.
     let connection = connection.weak_handle();
     while let Some(event) = events.next().await {
         let Ok(PathEvent::RemoteStatus { id, status, .. }) = event else {
@@ -250,7 +251,7 @@ async fn obey(connection: noq::Connection) {
             .upgrade()
             .and_then(|connection| connection.path(id));
         if let Some(path) = path {
-            // A path that is gone has no status.
+            // A path that has ended has no status.
             let _ = path.set_status(status);
         }
     }
@@ -288,8 +289,8 @@ impl Connection for NoqConnection {
     async fn step(&self, step: Step) -> Result<(), Error> {
         match step {
             Step::UpdateKeys => self.connection.force_key_update(),
-            // Not to an address: packets that still arrive at the old one make noq send from there
-            // again, by a socket that is bound to the new one.
+            // The socket is bound to no particular address: packets that still arrive for the old address
+            // make noq send from that address again.
             Step::Move(_) => self.endpoint.rebind(UdpSocket::bind(("0.0.0.0", 0))?)?,
             Step::Close(id) => {
                 self.another_path(id).await?;
@@ -339,7 +340,7 @@ impl Connection for NoqConnection {
 
 impl SendStream for noq::SendStream {
     fn reset(mut self, code: u32) {
-        // A stream that is gone needs no reset.
+        // A stream that has ended needs no reset.
         let _ = noq::SendStream::reset(&mut self, code.into());
     }
 }

@@ -51,11 +51,11 @@ impl Stack for Quinn {
             incoming.retry()?;
             return Ok(None);
         }
-        // Answers 0-RTT requests at once, and misses no event.
+        // An accepted connection answers 0-RTT requests at once, and no event is missed.
         let connecting = match incoming.accept() {
             Ok(connecting) => connecting,
             Err(error) => {
-                // The first packet was damaged on its way; the client will repeat it.
+                // The first packet was damaged on its way; the client repeats the packet.
                 eprintln!("no connection: {error}");
                 return Ok(None);
             }
@@ -85,7 +85,7 @@ impl Stack for Quinn {
 pub struct QuinnConnection {
     endpoint: quinn::Endpoint,
     connection: quinn::Connection,
-    /// `None` until it is known whether 0-RTT data was accepted.
+    /// True if the server accepted 0-RTT data; `None` before the answer.
     zero_rtt: watch::Receiver<Option<bool>>,
 }
 
@@ -167,7 +167,7 @@ impl Connection for QuinnConnection {
 
 impl SendStream for quinn::SendStream {
     fn reset(mut self, code: u32) {
-        // A stream that is gone needs no reset.
+        // A stream that has ended needs no reset.
         let _ = quinn::SendStream::reset(&mut self, code.into());
     }
 }

@@ -1,4 +1,4 @@
-//! TLS as both stacks take it: a server with a certificate, and a client that accepts any.
+//! TLS for quinn and noq: a server with a certificate, and a client that accepts any certificate.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -61,7 +61,7 @@ async fn single<C: Connection>(connection: &C, down: u64, up: u64) -> Result<()>
     meter.stop(down + up, &shares(&connection.received_by_path()))
 }
 
-/// How much of the bytes came over each path.
+/// The share of the bytes over each path.
 fn shares(bytes: &[u64]) -> String {
     let total = bytes.iter().sum::<u64>().max(1) as f64;
     let percent = |bytes: &u64| format!("{:.0}%", 100.0 * *bytes as f64 / total);
@@ -194,7 +194,7 @@ async fn connect_once<S: Stack>(stack: &S, server: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Keeps connections until the process is ended: what they cost the server is read from outside.
+/// Keeps connections until the process is ended; another process reads the server's memory.
 async fn idle<S: Stack>(stack: Arc<S>, server: SocketAddr, count: u64) -> Result<()> {
     let meter = Meter::start()?;
     let mut workers = JoinSet::<Result<()>>::new();

@@ -1,5 +1,5 @@
-//! The same workloads over HTTP/3: each stream is a POST request, and what would be on the stream its
-//! body and that of the answer. The crate h3 does it, over whatever stack has its traits.
+//! The same workloads over HTTP/3: each stream is a POST request. The bytes of the stream are the body of
+//! the request and of the answer. The crate h3 carries them over every stack with h3's traits.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use crate::{Connection, Options, ReceiveStream, Result, SendStream, Stack, Workl
 
 /// A connection that h3 can drive.
 pub trait Http3: Connection {
-    /// What bodies are sent as.
+    /// The type of buffers with bodies to send.
     type Body: Buf + From<Bytes> + Send + 'static;
-    /// With the traits of h3.
+    /// A connection with the traits of h3.
     type Quic: quic::Connection<
             Self::Body,
             OpenStreams: Clone + Send + Sync + 'static,

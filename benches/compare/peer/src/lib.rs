@@ -1,8 +1,7 @@
-//! One side of a measurement: what is the same whatever the stack.
+//! One side of a measurement: the parts that are the same for every stack.
 //!
-//! A peer is a program with two roles. As a server it prints `ready` and its port and serves until
-//! it is ended. As a client it does one workload, prints `start` and `stop` around what is measured,
-//! and ends. Stacks on tokio implement [`Stack`] and call [`run`]; others bring their own loop, call
+//! A peer is a program with two roles. A server prints `ready` and its port, and serves until the process
+//! is ended. A client does one workload, prints `start` and `stop` around the measured part, and ends. Stacks on tokio implement [`Stack`] and call [`run`]; others bring their own loop, call
 //! [`Program::parse`] and keep to the same lines and the same application protocol ([`request`]).
 
 use std::error::Error;
@@ -28,28 +27,28 @@ pub use options::{Options, Workload};
 pub use socket::socket;
 pub use stack::{Connection, ReceiveStream, SendStream, Stack};
 
-/// Whatever went wrong.
+/// Any error.
 pub type Failure = Box<dyn Error + Send + Sync>;
-/// With [`Failure`] as the error.
+/// A result with [`Failure`] as the error.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// The command line of every peer.
 #[derive(Debug, Parser)]
 pub struct Program {
-    /// What is measured
+    /// The work to measure
     pub workload: Workload,
-    /// How
+    /// Options of the measurement
     #[command(flatten)]
     pub options: Options,
-    /// Which side
+    /// The side of this process
     #[command(subcommand)]
     pub role: Role,
 }
 
-/// Which side a process is.
+/// The side of a process.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum Role {
-    /// Serves until it is ended
+    /// Serves until the process is ended
     Server,
     /// Does the workload with a server
     Client {
@@ -70,7 +69,7 @@ impl Program {
     }
 }
 
-/// Says that a server is ready.
+/// Prints that a server is ready.
 pub fn ready(address: SocketAddr) {
     println!("{}{}", report::READY, address.port());
 }
@@ -83,7 +82,7 @@ pub fn run<S: Stack>() -> Result<()> {
     }))
 }
 
-/// The same, with HTTP/3 on top if the options ask for it.
+/// Runs a peer on tokio, over HTTP/3 if the options ask for HTTP/3.
 pub fn run_with_http3<S: Stack<Connection: Http3>>() -> Result<()> {
     let lacks = |workload, options: &Options| match options.http3 {
         true => OverHttp3::<S>::lacks(workload),

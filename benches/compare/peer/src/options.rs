@@ -1,4 +1,4 @@
-//! What both sides of a measurement have to know, and the words in which it is asked for.
+//! Options that both sides of a measurement need.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::Role;
 
-/// What is measured.
+/// The measured work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
     /// One stream, from server to client
@@ -20,7 +20,7 @@ pub enum Workload {
     Requests,
     /// Full handshakes, 64 at a time, each with a byte in each direction
     Handshakes,
-    /// The same with a session ticket
+    /// Handshakes with a session ticket
     Resumed,
     /// Idle connections, thousands
     Memory,
@@ -52,7 +52,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// How much is done and with what means.
+/// The amount of work, and its conditions.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// MiB to transfer
@@ -76,29 +76,29 @@ pub struct Options {
     /// Largest UDP payload to discover, in bytes
     #[arg(long, default_value_t = 1452)]
     pub datagram: u16,
-    /// Most datagrams in a train (a call to the kernel), for stacks that let one choose; quinn, noq and
+    /// Most datagrams in a train (a call to the kernel), for stacks with such an option; quinn, noq and
     /// s2n-quic send 10 at most
     #[arg(long, default_value_t = 44)]
     pub train: usize,
-    /// Each stack as it comes: its own controller, windows, packet sizes and buffers
+    /// Each stack with its own defaults: controller, windows, packet sizes and buffers
     #[arg(long)]
     pub defaults: bool,
     /// Address of servers
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     pub server_address: Ipv4Addr,
-    /// Address of clients; further paths have those that follow
+    /// Address of clients; further paths have the addresses after it
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     pub client_address: Ipv4Addr,
-    /// Addresses of clients for further paths, separated by commas, if they are others
+    /// Addresses of clients for further paths, separated by commas, in place of the addresses after the first
     #[arg(long, value_delimiter = ',')]
     pub further_address: Vec<Ipv4Addr>,
-    /// BBR instead of CUBIC; noq alone looks at it
+    /// BBR instead of CUBIC; only noq has this option
     #[arg(long)]
     pub bbr: bool,
     /// Over HTTP/3
     #[arg(long, hide = true)]
     pub http3: bool,
-    /// Which of several things that a program can be
+    /// The variant of a program that has several
     #[arg(long, hide = true)]
     pub variant: Option<String>,
     /// Directory of cert.pem and key.pem
@@ -122,17 +122,17 @@ impl Options {
         self.buffer << 10
     }
 
-    /// How long workloads without an end of their own last.
+    /// The time of workloads without an end of their own.
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Where server sockets are bound.
+    /// The address to which server sockets are bound.
     pub fn server_socket(&self) -> SocketAddr {
         SocketAddr::new(self.server_address.into(), 0)
     }
 
-    /// Where the only socket of a side is bound.
+    /// The address to which the only socket of a side is bound.
     pub fn socket(&self, role: Role) -> SocketAddr {
         match role {
             Role::Server => self.server_socket(),
@@ -188,9 +188,9 @@ fn join(addresses: &[Ipv4Addr]) -> String {
     texts.join(",")
 }
 
-/// How long a connection may be idle: longer than any measurement.
+/// Idle timeout of connections: longer than any measurement.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Streams a peer may have open.
+/// Streams that a peer may have open.
 pub const MAX_STREAMS: u32 = 1000;
 /// Requests at a time.
 pub const REQUEST_CONCURRENCY: u64 = 100;
@@ -200,5 +200,5 @@ pub const HANDSHAKE_CONCURRENCY: u64 = 64;
 pub const STREAMS: u64 = 8;
 /// Bytes of a request and of a response.
 pub const REQUEST_SIZE: u64 = 1024;
-/// Payload of a DATAGRAM frame: more than half of any packet, less than the smallest.
+/// Payload of a DATAGRAM frame, bytes: each packet has room for one frame, and no packet for two.
 pub const DATAGRAM_SIZE: usize = 1000;

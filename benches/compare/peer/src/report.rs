@@ -1,4 +1,4 @@
-//! What a client says about its measurement, in lines on its standard output.
+//! A client's report about its measurement, in lines on its standard output.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use nix::sys::time::TimeVal;
 
 use crate::{Failure, Result};
 
-/// The line of a program that does not have what a workload needs; the reason follows.
+/// The line of a program that cannot do a workload; the reason follows.
 pub const LACKS: &str = "lacks ";
 /// The line of a server that is ready; its port follows.
 pub const READY: &str = "ready ";
@@ -24,7 +24,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure, and says so: the CPU time of the server is taken at the same moment.
+    /// Begins to measure, and prints a line, at which the CPU time of the server is read.
     pub fn start() -> Result<Self> {
         println!("{START}");
         Ok(Self {
@@ -33,7 +33,7 @@ impl Meter {
         })
     }
 
-    /// Ends the measurement of `count` units of work, and says so.
+    /// Ends the measurement of `count` units of work, and prints a line.
     pub fn stop(self, count: u64, remark: &str) -> Result<()> {
         let time = self.start.elapsed();
         stop(count, time, used()? - self.used, remark);
@@ -57,11 +57,11 @@ pub fn stop(count: u64, time: Duration, cpu: f64, remark: &str) {
 pub struct Report {
     /// Units of work: bytes, requests, handshakes, connections.
     pub count: u64,
-    /// Time it took, seconds.
+    /// Time of the measurement, seconds.
     pub seconds: f64,
-    /// CPU time it took, seconds.
+    /// CPU time of the measurement, seconds.
     pub cpu: f64,
-    /// What else should be known.
+    /// A remark for the table.
     pub remark: String,
 }
 

@@ -24,8 +24,8 @@ pub(crate) async fn serve<S: Stack>(mut stack: S) -> Result<()> {
 async fn serve_connection<C: Connection>(connection: C) {
     while let Ok((send, receive)) = connection.accept().await {
         let connection = connection.clone();
-        // Fails when the client ends the connection, which no client does too early.
-        // It would be moved several times on its way to its task, and over HTTP/3 it is large.
+        // Fails when the client ends the connection, which no client does too early. The future is boxed,
+        // because it is large over HTTP/3, and would be moved several times on its way to its task.
         tokio::spawn(Box::pin(answer(connection, send, receive)));
     }
 }
@@ -53,7 +53,7 @@ async fn answer<C: Connection>(
     }
 }
 
-/// Numbered DATAGRAM frames as long as the connection lasts.
+/// Sends numbered DATAGRAM frames until the connection ends.
 async fn send_datagrams<C: Connection>(connection: &C) -> Result<()> {
     let mut number = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What a QUIC stack on tokio has to offer for the workloads.
+//! The traits that a QUIC stack on tokio implements for the workloads.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,18 +9,18 @@ use crate::{Options, Result, Workload};
 
 /// An endpoint of a stack.
 pub trait Stack: Sized + Send + Sync + 'static {
-    /// Its connections.
+    /// A connection of this stack.
     type Connection: Connection;
     /// A connection whose handshake is not complete.
     type Incoming: Future<Output = Result<Self::Connection>> + Send + 'static;
 
-    /// Why the stack cannot do a workload; `None` if it can.
+    /// The reason why the stack cannot do a workload; `None` for a workload that it can do.
     fn lacks(workload: Workload) -> Option<&'static str>;
 
     /// A server on [`Options::server_socket`].
     fn server(workload: Workload, options: &Options) -> Result<Self>;
 
-    /// A client with as many local addresses as the workload has paths.
+    /// A client with a local address for each path of the workload.
     fn client(workload: Workload, options: &Options) -> Result<Self>;
 
     /// The server's address.
@@ -46,7 +46,7 @@ pub trait Connection: Clone + Send + Sync + 'static {
     /// Waits for a bidirectional stream of the peer; an error when the connection has ended.
     fn accept(&self) -> impl Future<Output = Result<(Self::Send, Self::Receive)>> + Send;
 
-    /// Sends a DATAGRAM frame, after those before it.
+    /// Sends a DATAGRAM frame, after the frames sent before.
     fn send_datagram(&self, data: Bytes) -> impl Future<Output = Result<()>> + Send;
 
     /// Waits for a DATAGRAM frame.
@@ -72,6 +72,6 @@ pub trait SendStream: Send + 'static {
 
 /// Receiving part of a stream.
 pub trait ReceiveStream: Send + 'static {
-    /// Waits for data and takes as many pieces of it as there are and fit; `None` at the end.
+    /// Waits for data, and takes all received pieces that fit; `None` at the end of the stream.
     fn read(&mut self, pieces: &mut [Bytes]) -> impl Future<Output = Result<Option<usize>>> + Send;
 }

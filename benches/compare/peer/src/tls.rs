@@ -24,7 +24,7 @@ pub const ALPN: &[u8] = b"compare";
 pub const AUTHORITY: &str = "authority.pem";
 /// File of the server's certificate.
 pub const CERTIFICATE: &str = "cert.pem";
-/// File of its key.
+/// File of the server's key.
 pub const KEY: &str = "key.pem";
 
 /// The variant of a peer that has its cryptography from aws-lc-rs; ring otherwise.
@@ -59,7 +59,7 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
         .with_single_cert(vec![read_certificate(options, CERTIFICATE)?], key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     if workload == Workload::Resumed {
-        // Tickets that keep no state, so that one serves many connections.
+        // Stateless tickets, so that one ticket resumes many connections.
         config.ticketer = match is_aws_lc(options) {
             true => aws_lc_rs::Ticketer::new()?,
             false => ring::Ticketer::new()?,
@@ -87,7 +87,7 @@ pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// The name of a file with credentials, for stacks that take it as text.
+/// The name of a file with credentials, for stacks that take the name as text.
 pub fn file_name(options: &Options, name: &str) -> Result<String> {
     let path = options.credentials.join(name).into_os_string();
     Ok(path.into_string().map_err(|_| "not a name")?)
@@ -99,19 +99,19 @@ fn read_certificate(options: &Options, name: &str) -> Result<CertificateDer<'sta
     )?)
 }
 
-/// Certificates verified by this process: full handshakes it made as a client.
+/// The number of certificates that this process has verified: its full handshakes as a client.
 pub(crate) fn verified() -> u64 {
     VERIFIED.load(Ordering::Relaxed)
 }
 
-/// Counts a certificate that a client verified by other means than [`client`]'s.
+/// Counts a certificate that was verified without the verifier of [`client`].
 pub fn count_verified() {
     VERIFIED.fetch_add(1, Ordering::Relaxed);
 }
 
 static VERIFIED: AtomicU64 = AtomicU64::new(0);
 
-/// Verifies as usual, and counts.
+/// Verifies certificates as rustls does, and counts them.
 #[derive(Debug)]
 struct Counting(Arc<WebPkiServerVerifier>);
 
@@ -156,7 +156,7 @@ impl ServerCertVerifier for Counting {
 #[derive(Debug, Default)]
 struct Tickets(Mutex<VecDeque<Tls13ClientSessionValue>>);
 
-/// More than are ever needed at a time.
+/// The largest number of kept tickets, above the need of every workload.
 const MAX_TICKETS: usize = 1024;
 
 impl Tickets {

@@ -9,7 +9,7 @@
 //! pace of the slowest, and all stop at once when one of them loses too much. Everything else stays
 //! the same, and a path that was coupled by mistake still finds all of its bandwidth.
 //!
-//! [`detection`] finds out which paths share a bottleneck, [`rivals`] which other flows are there.
+//! [`detection`] finds the paths that share a bottleneck, [`rivals`] finds other flows.
 //!
 //! Each path runs [`Bbr`] with four differences:
 //!

@@ -46,7 +46,7 @@ fn t13_windows_move_towards_the_longer_loss_interval() {
 }
 
 /// By interval / RTT² the first path is the best. By interval / RTT the second path would be the
-/// best; it already has the largest window, so no growth would move.
+/// best path. It already has the largest window, so no growth would move to it.
 #[test]
 fn paths_are_ranked_by_the_square_of_the_rtt() {
     let olia = olia(&[(24_000, 10_000, 100_000), (48_000, 40_000, 900_000)]);

@@ -226,7 +226,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Queues that mark early, one of which marks all packets for some time.
+        // Queues that mark early; one queue marks all packets for some time.
         links: &[(20.0, 20, 2.0), (10.0, 60, 1.0), (5.0, 10, 4.0)],
         in_one_queue: 1,
         rival: None,

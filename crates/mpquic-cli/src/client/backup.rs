@@ -30,7 +30,7 @@ pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<()
     }
 }
 
-/// The reason why no path starts there, if none does.
+/// The reason why no path starts from `backup`; `None` if a path does.
 fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
     let interface = interface_named(backup, listed);
     let is_excluded = |name: &String| {

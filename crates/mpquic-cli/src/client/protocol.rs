@@ -34,7 +34,8 @@ const CERTIFICATE_ALERTS: [u64; 9] = [
 /// (no_application_protocol, RFC 7301 section 3.2), as an error code of QUIC.
 const NO_PROTOCOL: u64 = 0x178;
 
-/// What may help a client whose application protocols (`offered`) the server does not have.
+/// A hint for a client after an error, if the server has none of the client's application protocols
+/// (`offered`).
 pub(crate) fn other_protocol(error: &ConnectionError, offered: &[Alpn]) -> Option<String> {
     match error {
         ConnectionError::ConnectionClosed(close) if close.code.to_u64() == NO_PROTOCOL => {}

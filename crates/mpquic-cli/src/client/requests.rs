@@ -21,7 +21,8 @@ pub(crate) enum AnyClient {
 }
 
 impl AnyClient {
-    /// Starts the client of a protocol. `rejected` ends the client.
+    /// Starts the client of a protocol. The client ends when `rejected` completes, because the server
+    /// then has rejected its 0-RTT data.
     async fn new(
         connection: &Connection,
         protocol: &[u8],
@@ -43,8 +44,8 @@ impl AnyClient {
     }
 }
 
-/// The client that all requests of a connection share. After a rejected 0-RTT, a second client
-/// follows.
+/// The client that all requests of a connection share. If the server rejects 0-RTT, a second client
+/// takes its place.
 pub(crate) struct Clients {
     connection: Connection,
     zero_rtt: Option<ZeroRtt>,

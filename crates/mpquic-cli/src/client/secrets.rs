@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_counts_more() {
+    fn field_of_the_user_overrides_the_credential() {
         let secrets = read("host bearer abc", 0o600).unwrap();
         let mut fields = HeaderMap::new();
         fields.insert(AUTHORIZATION, HeaderValue::from_static("mine"));

@@ -207,7 +207,7 @@ fn path_manager(purpose: &Purpose<'_>, weights: &SplitWeights) -> Arc<dyn PathMa
 }
 
 impl<'a> Sessions<'a> {
-    /// Fails if options are unusable, such as a bad certificate, before anything is fetched.
+    /// Checks the options. An unusable option, such as a bad certificate, fails before any request.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
         Self::with(args, purpose, |_| {})
     }

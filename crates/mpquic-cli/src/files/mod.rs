@@ -78,7 +78,7 @@ impl Reader for File {
 /// One page of the list of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// By name, directories first.
+    /// Sorted by name, directories first.
     pub(crate) entries: Vec<Entry>,
     /// Names without a served file or directory, such as pipes, and links to a missing or hidden
     /// target.

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_by_others_is_no_hindrance() {
+    fn temporary_files_of_others_do_not_stop_an_upload() {
         let directory = tempfile::tempdir().unwrap();
         let first = create(directory.path(), "a").unwrap();
         let name = first.aside.clone();

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dead_servers_left_is_removed_unless_its_client_may_resume() {
+    fn files_of_dead_servers_are_removed_unless_their_client_may_resume() {
         let root = tempfile::tempdir().unwrap();
         let sub = root.path().join("a/b");
         fs::create_dir_all(&sub).unwrap();

@@ -81,7 +81,7 @@ pub(crate) struct Download<'a> {
     pub(crate) count: Arc<Count>,
     sink: Sink,
     started: Instant,
-    /// Bytes of the file that are there, and of which version.
+    /// Bytes of the file that have arrived.
     have: u64,
     version: Version,
     /// Bytes that were there at the beginning.
@@ -253,8 +253,8 @@ impl<'a> Download<'a> {
                     self.restart("the file has changed on the server").await?;
                 }
                 Err(Ended::Request(RequestError::NotTheRest(why))) => self.restart(why).await?,
-                // RFC 9110 section 15.3.7: the part was less than the rest, or does not tell
-                // whether it was.
+                // RFC 9110 section 15.3.7: the answer had less than the rest of the file, or no
+                // length of the file.
                 Ok(()) if self.version.length.is_none_or(|length| self.have < length) => {}
                 _ => return ended,
             }

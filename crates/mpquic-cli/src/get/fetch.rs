@@ -21,17 +21,17 @@ use crate::process::screen;
 use crate::report::{Counters, Report, links, size};
 use crate::text::count::count;
 
-/// What concerns all URLs.
+/// The settings for all URLs of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) method: Method,
     pub(crate) fields: HeaderMap,
     pub(crate) secrets: Secrets,
     pub(crate) treatment: Treatment,
-    /// How long to try again while nothing arrives.
+    /// Retries end when no new byte has arrived for this time.
     pub(crate) retry: Duration,
-    /// Of several files at a time, the first one tells the user of an outage: true from then on until a request has an
-    /// answer again. `None` if each file tells the user, or none.
+    /// True from the report of an outage until a request has an answer again: of several files at a time, only the first
+    /// file without a connection reports the outage. `None` if each file reports outages, or no file does.
     pub(crate) outage: Option<Arc<AtomicBool>>,
     pub(crate) max_redirects: u32,
     /// The SHA-256 of the file.
@@ -46,7 +46,7 @@ pub(crate) struct Fetch<'a> {
     pub(crate) destination: Destination,
 }
 
-/// A try that came to its end.
+/// The result of a successful attempt.
 struct Done {
     connected: Connected,
     early_data: bool,
@@ -127,7 +127,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// What the user can do after this end, and whether --continue could get the rest.
+    /// A hint for the user after this end, and true if --continue could get the rest.
     fn hint(&self, ask: &Ask, ended: &Ended) -> (Option<String>, bool) {
         match ended {
             Ended::Request(error) => {

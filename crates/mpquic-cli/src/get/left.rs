@@ -7,8 +7,9 @@ use crate::get::sink::Kept;
 use crate::process::failure::Failure;
 use crate::text::count::count;
 
-/// How long, and how often, is looked whether all that had arrived is written.
+/// The number of looks whether all arrived bytes are written.
 const LOOKS: usize = 20;
+/// Time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The parts of the files that a command fetches.
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_interrupts_a_command_learns_what_is_kept() {
+    async fn interrupted_command_names_the_kept_parts() {
         let told = async |left: &Left, failure| left.told_with(failure).await.message().to_owned();
         let directory = tempfile::tempdir().unwrap();
         let kept = |bytes, part| kept(&directory, bytes, part);
@@ -103,7 +104,7 @@ mod tests {
 
     /// Bytes on their way to the disk count, if the disk takes them within 0.2 s.
     #[tokio::test(start_paused = true)]
-    async fn what_is_being_written_is_waited_for() {
+    async fn bytes_on_their_way_to_the_disk_are_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let left = Left::default();
         let writes = kept(&directory, 0, "file.part");

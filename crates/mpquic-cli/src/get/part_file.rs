@@ -50,7 +50,7 @@ pub(crate) struct PartFile {
     file: File,
     path: PathBuf,
     names: Names,
-    /// The last note, as long as no other file has taken its name.
+    /// The last note; `None` once another file has taken the note's name.
     note: Option<File>,
     url: String,
     key: NoteKey,
@@ -475,7 +475,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let (mut part, _) = open(&path, true).unwrap();
-        // Nothing can be written there, as on a full disk.
+        // A directory has the name of the new note, so no new note can be written, as on a full disk.
         fs::create_dir(with_suffix(&path, ".part.json.new")).unwrap();
         part.write(&[[3; 1_000_000]], now()).unwrap();
         let kept = part.kept();
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_gone_on_with() {
+    fn part_of_an_earlier_run_is_continued() {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let (mut part, begun) = open(&path, true).unwrap();
@@ -502,7 +502,7 @@ mod tests {
 
     /// As after `kill -9`, or a crash of the system.
     #[test]
-    fn what_was_written_after_the_last_note_is_not_trusted() {
+    fn bytes_after_the_last_note_are_not_trusted() {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let part = with_suffix(&path, ".part");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_it_was_left_is_begun_anew() {
+    fn damaged_part_or_note_starts_the_download_over() {
         type Damage = fn(&Path);
         let damages: [(Damage, &str, &str); 5] = [
             (|_| {}, "https://host/other", "something else"),
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_gone_on_with_is_removed() {
+    fn discarded_part_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for known in [false, true] {
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_down_once_a_second() {
+    fn note_is_written_once_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let (mut part, _) = open(&path, false).unwrap();
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_over_has_nothing() {
+    fn restarted_part_is_empty() {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let (mut part, _) = open(&path, true).unwrap();
@@ -740,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_place_of_the_part_is_not_renamed() {
+    fn foreign_file_at_the_name_of_the_part_is_not_renamed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let (mut part, _) = open(&path, false).unwrap();
@@ -759,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_replaced_only_if_it_may_be() {
+    fn existing_file_is_replaced_only_if_allowed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for (there, replace, then) in [

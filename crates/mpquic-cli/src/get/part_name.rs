@@ -281,7 +281,7 @@ fn is_locked(_file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// True if the file is still the one of this name.
+/// True if the name still leads to this file.
 #[cfg(unix)]
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_note_names_is_somebody_elses() {
+    fn part_without_a_note_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let at = |name: &str| directory.path().join(name);

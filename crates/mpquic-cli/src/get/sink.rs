@@ -574,7 +574,7 @@ mod tests {
         assert!(waited.is_err());
 
         // A reader that appears gets the data. The thread of the sink above still waits for a
-        // reader of its pipe: in one pipe, its end could be the end that this reader sees.
+        // reader of its pipe. In a common pipe, this reader could see the end of the sink above.
         let path = pipe("read");
         let mut sink = create(&Destination::File(path.clone()));
         sink.write(Bytes::from_static(b"word")).await.unwrap();

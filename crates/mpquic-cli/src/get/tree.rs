@@ -240,8 +240,8 @@ enum Done {
 }
 
 impl Tree<'_> {
-    /// Fetches a directory and everything below it. Entries that cannot be fetched are reported,
-    /// and the others are fetched.
+    /// Fetches a directory and everything below it. A failed entry is reported, and the other entries
+    /// are fetched.
     pub(crate) async fn fetch(&self) -> Result<(), Failure> {
         let began = clock::now();
         let lists = self.lists();
@@ -687,7 +687,7 @@ fn is_here(path: &Path, entry: Entry) -> bool {
     there.is_file() && entry.size == Some(there.len()) && same_time
 }
 
-/// Corrects the permissions of what is here, if they differ.
+/// Corrects the permissions of a local file or directory, if they differ.
 fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
     let Ok(file) = not_followed(File::options().read(true)).open(path) else {
         return;
@@ -701,7 +701,8 @@ fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
     }
 }
 
-/// Makes a directory, which is private until it is complete; false if it exists. Only the user may choose a link.
+/// Makes a directory that is private until its content is complete. False if the directory exists. Only the user may
+/// choose a link.
 #[cfg_attr(
     not(unix),
     expect(unused_mut, unused_variables, reason = "permissions are those of Unix")

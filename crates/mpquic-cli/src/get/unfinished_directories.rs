@@ -135,7 +135,7 @@ fn read_lines(note: &Path) -> io::Result<BTreeSet<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// A note with these lines, to which more can be added.
+/// Writes a note with these lines, and keeps it open for further lines.
 fn written(note: &Path, lines: &BTreeSet<String>) -> io::Result<File> {
     let mut file = state::open_private(note)?;
     file.set_len(0)?;
@@ -185,7 +185,7 @@ mod tests {
             known(&UnfinishedDirectories::read(None, root.path())),
             [false; 4]
         );
-        // A run that has met one of them, and made another.
+        // The second run has found one of the directories, and made another.
         let second = read();
         second.add(&path("other"));
         assert_eq!(known(&read()), [true, true, true, false]);

@@ -9,7 +9,7 @@ use crate::options::{Local, parse_local};
 /// The highest cost.
 const MOST: u32 = 1000;
 
-/// The cost of the paths from somewhere.
+/// The cost of the paths from an address or interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) from: Local,

@@ -207,7 +207,7 @@ fn unusable(error: impl std::fmt::Display) -> Failure {
 /// Writes a private file, whole or not at all. An existing file stays.
 fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
-    // A process with the same number may have left a file, if it was killed.
+    // A killed process with the same number may have left a file.
     let _ = fs::remove_file(&new);
     // Only the name of the whole file may be taken by another server.
     let written = create_private(&new)

@@ -251,7 +251,7 @@ pub(crate) struct TlsArgs {
     /// Use only this cipher suite
     #[arg(long, value_name = "NAME")]
     cipher: Option<Cipher>,
-    /// Agree on the secrets of connections this way: `hybrid` if it is there, unless `classical` is asked for
+    /// Agree on the secrets of connections this way: `hybrid` (the default, if this build has it) or `classical`
     #[arg(long, value_name = "NAME")]
     key_exchange: Option<Exchange>,
 }

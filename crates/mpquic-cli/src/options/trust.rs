@@ -497,8 +497,8 @@ mod tests {
         params.self_signed(&key).unwrap()
     }
 
-    /// A server whose own certificate is the one of `--ca`, though it is one of an authority, is trusted for its
-    /// names and its time.
+    /// A server whose own certificate is in the file of `--ca` is trusted for its names and its time, also if an
+    /// authority issued the certificate.
     #[test]
     fn a_certificate_that_is_named_itself_is_trusted() {
         let directory = tempfile::tempdir().unwrap();

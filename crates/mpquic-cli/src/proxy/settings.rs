@@ -1,4 +1,4 @@
-//! [`Settings`]: the settings of a running client, for people and programs.
+//! [`Settings`]: the settings of a running client, as a table for people and as JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::process::failure::one_line;
 use crate::proxy::quota::{QuotaRow, gigabytes};
 
-/// The settings of a client, for people and programs.
+/// The settings of a running client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) scheduler: String,
     pub(crate) controller: String,
-    /// As options name them; the first one that fits counts.
+    /// Costs of interfaces, as `--cost` takes them. The first cost that fits an interface counts.
     pub(crate) costs: Vec<String>,
     pub(crate) backups: Vec<String>,
     pub(crate) paused: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct InterfaceRow {
 }
 
 impl InterfaceRow {
-    /// "open", "paused" or "quota used up".
+    /// The word for the state: "open", "paused" or "quota used up".
     pub(crate) fn state(&self) -> &'static str {
         match &self.quota {
             _ if self.paused => "paused",
@@ -41,7 +41,7 @@ impl InterfaceRow {
         }
     }
 
-    /// "1.50 of 20.00 GB until 2026-12-01"
+    /// The used part of the quota, such as "1.50 of 20.00 GB until 2026-12-01".
     pub(crate) fn used(&self) -> Option<String> {
         let quota = self.quota.as_ref()?;
         let until = quota.until.as_deref();

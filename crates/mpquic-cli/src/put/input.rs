@@ -270,7 +270,7 @@ mod tests {
         let pipe = directory.path().join("pipe");
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-        // With both ends open, nobody waits for the other one.
+        // One descriptor for both ends: opening one end of a pipe waits for the other end.
         let both = File::options().read(true).write(true).open(&pipe).unwrap();
         for (path, length, is_repeatable) in [
             (&*file, Some(1), true),

@@ -322,7 +322,7 @@ async fn make_directories(
     while let Some(listed) = listed.next().await {
         let (url, listed) = match listed {
             Ok(listed) => listed,
-            // Without the list, nothing is known to be there, and everything is sent.
+            // Without a list of the server's files, all files are sent.
             Err(failure) if failure.cause() == Some(Cause::Refused) => continue,
             Err(failure) => return Err(failure),
         };
@@ -390,7 +390,7 @@ async fn finish_directories(
     Ok(())
 }
 
-/// The refusal of a request that other servers may not know, if it was refused.
+/// The refusal of a request that only some servers know; `None` if the request was accepted.
 fn refused_or(result: Result<(), Failure>) -> Result<Option<Failure>, Failure> {
     match result {
         Ok(()) => Ok(None),

@@ -31,7 +31,7 @@ pub(crate) struct Begun {
     pub(crate) of: String,
 }
 
-/// What the user can do with an upload that is noted.
+/// The user's next step after an upload with a note.
 const HINT: &str =
     "the same command goes on where this one stopped, as long as the server keeps the upload";
 
@@ -262,7 +262,7 @@ mod tests {
 
     /// Only an upload with a note can be gone on with, and only until it is complete.
     #[test]
-    fn who_interrupts_a_command_learns_that_it_can_go_on() {
+    fn interrupted_command_says_that_it_can_go_on() {
         let directory = tempfile::tempdir().unwrap();
         let url = Uri::from_static("https://host/x");
         let unfinished = Unfinished::default();

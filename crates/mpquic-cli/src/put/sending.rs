@@ -350,7 +350,7 @@ impl Sending<'_> {
             method: Method::HEAD,
             ..Ask::get(&begun.upload)
         };
-        // The upload is at the same server, even if its URL has another path.
+        // The server of the upload's URL is the server of the file's URL, so the same credentials apply.
         self.secrets.add_to(&flow.item.url, &mut ask.fields);
         match self.ask(client, &ask).await {
             Ok(fields) => {

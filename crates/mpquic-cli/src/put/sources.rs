@@ -204,7 +204,8 @@ impl Items {
         });
     }
 
-    /// Adds what is in a directory, and in those in it. What cannot be sent keeps nothing else from it.
+    /// Adds the files and directories below a directory. A file that cannot be sent does not keep other files from
+    /// being sent.
     fn walk(&mut self, root: &Path, url: &Uri) {
         let mut left = vec![(root.to_owned(), url.clone(), 1)];
         while let Some((directory, url, depth)) = left.pop() {
@@ -489,7 +490,7 @@ mod tests {
         assert_eq!((items.files, items.length), (vec![input], None));
     }
 
-    /// A device has no length, and so the whole has none.
+    /// A device has no length, so the sum of all files has no length.
     #[cfg(unix)]
     #[test]
     fn not_everything_has_a_length() {
@@ -502,10 +503,10 @@ mod tests {
         assert_eq!(items(&to, &[file], false).unwrap().length, Some(2));
     }
 
-    /// A pipe would wait for somebody who writes to it.
+    /// Opening a pipe would wait for a writer.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_no_file_is_left_out_and_odd_names_are_encoded() {
+    fn pipes_and_sockets_are_left_out_and_odd_names_are_encoded() {
         use std::os::unix::ffi::OsStrExt;
         let root = tempfile::tempdir().unwrap();
         let odd = OsStr::from_bytes(b"d\xe9");

@@ -302,7 +302,7 @@ async fn files_and_directories_have_their_times_and_permissions() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_named_and_everything_else_is_sent() {
+async fn left_out_files_are_named_and_other_files_are_sent() {
     let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let served = served(target.path(), Some(1 << 20));
     let url = served.url("/");

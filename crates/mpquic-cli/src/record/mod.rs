@@ -30,9 +30,9 @@ use crate::record::tap::Tap;
 const IDLE: Duration = Duration::from_secs(1);
 /// Pause between an answer and the next round trip, without load.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
-/// How often one begins with load,
+/// Time between two starts of round trips under load, by DATAGRAM.
 const LOADED_EVERY: Duration = Duration::from_millis(10);
-/// and after an answer, if the server takes no DATAGRAMs.
+/// Pause between an answer and the next round trip under load, if the server takes no DATAGRAMs.
 const LOADED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Measure what the paths to a server are like, for `mpquic advise`

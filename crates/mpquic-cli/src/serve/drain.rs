@@ -1,5 +1,5 @@
-//! The graceful end of a server: tasks that serve clients hear that it is near, and the server
-//! waits until they are done.
+//! The graceful end of a server: the tasks that serve clients are told to finish, and the server waits
+//! until all tasks have ended.
 
 use std::convert::Infallible;
 use std::future::pending;

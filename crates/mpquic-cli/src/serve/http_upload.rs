@@ -523,7 +523,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn what_is_there_gets_other_attributes() {
+    async fn existing_files_get_other_attributes() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);

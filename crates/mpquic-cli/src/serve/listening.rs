@@ -1,4 +1,5 @@
-//! The common part of all servers: where they listen, their identity, their metrics, and their end.
+//! The common part of all servers: addresses to listen on, identity, metrics, and the end of the
+//! server.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -242,8 +243,9 @@ impl Listening {
     /// The key for stateless resets, if it can be the key of an earlier server here. Somebody who
     /// knows a server's connection IDs could make another server with the same key reveal the
     /// tokens of its resets (RFC 9000 section 21.11). So each address has its own key. An address
-    /// that is not chosen yet has no lasting key, and neither has a certificate of --cert, which
-    /// other machines may have as well: there the key is that of the certificate in --state. A successor has another key: it must not reset connections of its predecessor.
+    /// that is not chosen yet has no lasting key. With --cert, the key comes from the certificate in
+    /// --state, because other machines may have the certificate of --cert as well. A successor has
+    /// another key, because it must not reset connections of its predecessor.
     fn reset_key(&self, identity: &Identity, generation: u64) -> Option<[u8; 32]> {
         let own = match (&self.cert, &self.state) {
             (None, _) => None,

@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_makes_no_sense_is_refused_before_anything_is_served() {
+    async fn impossible_options_are_refused_before_the_server_starts() {
         let failure = run(arguments(&["/missing/directory"])).await.unwrap_err();
         let told = "cannot serve /missing/directory: ";
         assert!(failure.message().starts_with(told), "{}", failure.message());
@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_back_and_who_goes_away_is_logged() {
+    fn retries_and_failed_handshakes_are_logged() {
         let log = logged_by(async {
             let service = Service {
                 retry: true,

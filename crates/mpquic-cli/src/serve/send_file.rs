@@ -236,8 +236,8 @@ impl Session {
         });
     }
 
-    /// Waits for leave to open a file, and for room for some of it: a client that takes nothing
-    /// costs nothing but its stream.
+    /// Waits for permission to open a file, and for room for the first bytes. Until then, a client costs
+    /// only its stream.
     pub(crate) async fn admit(
         &self,
         outlet: &mut impl Outlet,
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_shrinks_or_is_cancelled_is_not_sent_to_its_end() {
+    async fn shrunk_or_cancelled_file_is_not_sent_to_its_end() {
         let shrunk = Anything::new(FILE).that_became(20 << 10);
         let (sizes, sent) = written(shrunk, usize::MAX, usize::MAX).await;
         assert_eq!(

@@ -364,7 +364,7 @@ async fn certificates_are_read_again() {
 
 /// Over TCP as over QUIC, with each protocol.
 #[tokio::test]
-async fn who_shows_no_certificate_gets_nothing_over_tcp() {
+async fn client_without_a_certificate_gets_nothing_over_tcp() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (served, _) = directories(b"for alice");
     let [state, stranger] = [(); 2].map(|()| tempfile::tempdir().unwrap());

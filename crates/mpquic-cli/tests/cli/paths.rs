@@ -103,7 +103,7 @@ fn paths_reports_unreachable_addresses() {
 }
 
 #[test]
-fn it_looks_again() {
+fn watch_repeats_the_test() {
     let server = Server::perf(&[]);
     let url = server.url("");
     let mut watching = mpquic(&["paths", &url, "--insecure", "--json", "--watch=1"])

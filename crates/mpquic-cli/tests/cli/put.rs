@@ -129,7 +129,7 @@ fn standard_input_is_sent() {
 }
 
 #[test]
-fn what_is_not_taken_leaves_nothing() {
+fn refused_upload_leaves_no_file() {
     let (served, source) = directories(b"old");
     let outer = served.path().join("outer");
     fs::create_dir_all(outer.join("sub")).unwrap();

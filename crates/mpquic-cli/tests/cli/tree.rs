@@ -400,7 +400,7 @@ fn a_part_is_its_owners_alone() {
 /// Nothing is missing without a word.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_neither_file_nor_directory_is_named() {
+fn special_files_are_named() {
     let (served, target) = directories(b"x");
     let inner = served.path().join("inner");
     fs::create_dir(&inner).unwrap();

@@ -206,8 +206,8 @@ impl<K: Eq + Hash> Spent<K> {
         }
     }
 
-    /// Spends all proofs for a key up to now. False if the proof was spent before, or may have
-    /// been.
+    /// Spends all proofs for a key up to now. False if the proof was spent before, or if the log no
+    /// longer knows.
     fn spend(&mut self, key: K, proven: SystemTime, now: SystemTime) -> bool {
         let until = self.newer.get(&key).or_else(|| self.older.get(&key));
         if proven <= self.floor || until.is_some_and(|until| proven <= *until) {

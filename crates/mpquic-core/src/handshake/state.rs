@@ -1,4 +1,4 @@
-//! [`Handshake`]: its fields, and the questions that it answers.
+//! [`Handshake`]: its fields, and methods that read them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -37,7 +37,8 @@ pub(crate) enum Step {
     AddressValidated(FourTuple),
     /// Client: 0-RTT may be sent, within these limits of the earlier connection.
     ZeroRttOffered(Box<TransportParameters>),
-    /// Client: the server rejected 0-RTT, so what was sent never happened (RFC 9001 section 4.6.2).
+    /// Client: the server rejected 0-RTT, so data sent as 0-RTT counts as never sent (RFC 9001
+    /// section 4.6.2).
     ZeroRttRejected,
     /// Client: after a Retry, the server has kept nothing, and 0-RTT has to be sent again (RFC 9000
     /// section 17.2.5.3).
@@ -54,7 +55,7 @@ pub(crate) enum Step {
     LevelDiscarded(Box<Level>),
 }
 
-/// How far the handshake has come.
+/// The progress of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
     Started,
@@ -76,8 +77,8 @@ pub(crate) struct Handshake {
     pub(super) initial: Option<Box<Level>>,
     pub(super) handshake: Option<Box<Level>>,
     pub(super) one_rtt: Option<OneRttKeys>,
-    /// CRYPTO of the 1-RTT level, for session tickets. `None` on a server once its tickets have
-    /// arrived.
+    /// CRYPTO of the 1-RTT level, for session tickets. `None` on a server once the client has
+    /// acknowledged its tickets.
     pub(super) crypto: Option<Box<CryptoStream>>,
     /// Bytes of CRYPTO data buffered out of order.
     pub(super) crypto_buffer: usize,
@@ -93,12 +94,12 @@ pub(crate) struct Handshake {
     pub(super) token: Bytes,
     /// HANDSHAKE_DONE and NEW_TOKEN, which only a server sends.
     pub(super) server_frames: ServerFrames,
-    /// When the handshake has to be complete.
+    /// The time at which an incomplete handshake ends the connection.
     deadline: Instant,
     pub(super) progress: Progress,
     /// The application was told that [`HandshakeData`] is known.
     pub(super) data_reported: bool,
-    /// Server: TLS has said all it has to say.
+    /// Server: TLS will send no further CRYPTO bytes.
     pub(super) is_tls_over: bool,
     /// Steps that were not acted on yet.
     pub(super) steps: VecDeque<Step>,
@@ -160,7 +161,7 @@ impl Handshake {
         }))
     }
 
-    /// The next of the steps made and not acted on yet, in order.
+    /// Takes out the oldest step that was not acted on yet.
     pub(crate) fn next_step(&mut self) -> Option<Step> {
         self.steps.pop_front()
     }
@@ -175,8 +176,8 @@ impl Handshake {
         self.progress == Progress::Confirmed
     }
 
-    /// When the connection ends, unless the handshake is complete before. Nothing that arrives moves
-    /// it.
+    /// The time at which an incomplete handshake ends the connection; `None` once the handshake is
+    /// complete. No packet moves this time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.is_complete()).then_some(self.deadline)
     }
@@ -213,7 +214,7 @@ impl Handshake {
         self.steps.shrink_to_fit();
     }
 
-    /// Bytes of memory besides itself.
+    /// Bytes of memory besides the struct itself.
     pub(crate) fn memory(&self) -> u64 {
         let levels = self.initial.iter().chain(&self.handshake);
         let levels: usize = levels.map(|level| level.memory()).sum();

@@ -7,10 +7,10 @@ use crate::congestion::{Acked, SavedCapacity};
 use crate::event::Resumption;
 use crate::knowledge::Knowledge;
 
-/// A capacity that changed little is saved once in this time.
+/// A capacity that has not doubled is saved at most once in this time.
 const SAVING_INTERVAL: Duration = Duration::from_secs(1);
-/// Round trips with enough data until the measured rate counts as the path's, not as that of its
-/// start.
+/// After this many round trips with enough data, the measured rate counts as the rate of the path,
+/// not as the rate of its start.
 const START_ROUNDS: u32 = 20;
 
 /// Capacity of a path, and the use of the remembered capacity.
@@ -23,9 +23,9 @@ pub(super) struct Capacity {
     pub(super) resumption: Resumption,
     /// The smallest round trip when acknowledgements last came on the path itself.
     own_rtt: Duration,
-    /// Since when there is enough to send.
+    /// Start of the time in which the application has had enough data to send.
     began: Option<Instant>,
-    /// The last window that was saved, and when.
+    /// The last saved window, and the time of saving.
     saved: Option<(u64, Instant)>,
 }
 
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(flow.at(1, 6_000_000, false), Some(600_000));
     }
 
-    /// Acknowledgements over a shorter path make a round trip shorter (RFC 10069 section 5.4), not
-    /// what the path holds.
+    /// Acknowledgements over a shorter path shorten the round trip (RFC 10069 section 5.4), but the
+    /// path holds as many bytes as before.
     #[test]
     fn the_round_trip_is_that_of_the_path_itself() {
         let mut capacity = Capacity::new(None);

@@ -80,7 +80,7 @@ impl Path {
             let window = controller.window(self.id);
             let was_recovering = controller.in_recovery(self.id);
             controller.on_congestion_event(self.id, event);
-            // Controllers by rate answer with the next acknowledgement.
+            // Rate-based controllers lower their window only at the next acknowledgement.
             let recovers = controller.in_recovery(self.id) && !was_recovering;
             if recovers || controller.window(self.id) < window {
                 self.counters.congestion_events += 1;

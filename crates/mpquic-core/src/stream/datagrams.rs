@@ -283,7 +283,7 @@ impl DatagramQueues {
         }
     }
 
-    /// True if streams go ahead of DATAGRAMs. Streams that begin to wait do so with one packet.
+    /// True if streams go ahead of DATAGRAMs. When streams begin to wait, their first packet goes ahead.
     fn is_turn_of(&mut self, streams: &StreamSet) -> bool {
         let sent = self.sent_bytes();
         let passed = sent - std::mem::replace(&mut self.seen, sent);

@@ -1,18 +1,18 @@
-//! [`Deadlines`]: when streams are of no use any more.
+//! [`Deadlines`]: the times from which streams are of no use any more.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use quinn_proto::StreamId;
 
-/// Memory for one deadline, in bytes, about.
+/// Approximate memory for one deadline, in bytes.
 const ENTRY: usize = 48;
 
 /// The deadlines of streams, the earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     order: BTreeSet<(Instant, StreamId)>,
-    /// How many streams were reset at their deadline.
+    /// The number of streams that were reset at their deadline.
     expired: u64,
 }
 
@@ -44,7 +44,7 @@ impl Deadlines {
         self.expired += 1;
     }
 
-    /// How many streams were reset at their deadline.
+    /// The number of streams that were reset at their deadline.
     pub(super) fn expired(&self) -> u64 {
         self.expired
     }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// If slices keep much more memory alive than their own size, short slices are copied: below this
-/// many bytes, or half of their datagram.
+/// If slices keep much more memory alive than their own size, slices below this size, or below half
+/// of their datagram, are copied. Bytes.
 const SMALL_SLICE: usize = 600;
 
 /// The memory of a slice besides its datagram, bytes: the reference count of the shared buffer.

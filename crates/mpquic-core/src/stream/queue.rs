@@ -8,7 +8,7 @@ const NONE: u32 = u32::MAX;
 const BYTES_FOR_ONE: u64 = 7;
 /// A priority goes first once this number of bytes is owed to it: a packet.
 const OWED_PACKET: u64 = 1200;
-/// No more bytes than this are owed, so that a priority cannot hold up the others for long.
+/// Most bytes that are owed to a priority, so that it cannot hold up other priorities for long.
 const MOST_OWED: u64 = 32 << 10;
 
 /// Bytes that are owed to a party that others go ahead of.

@@ -10,7 +10,7 @@ use crate::config::TransportConfig;
 /// earlier connection (Careful Resume), and acknowledgements show the new rate a round trip later.
 const SMALL: u64 = 4 << 20;
 
-/// Congestion windows in a small window: one is in flight, and one waits to be sent.
+/// Congestion windows in a small window: one window is in flight, the other waits to be sent.
 const CONGESTION_WINDOWS: u64 = 2;
 
 /// The limit on buffered bytes of all streams, sent or not, up to the last unacknowledged byte. The

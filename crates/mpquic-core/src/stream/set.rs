@@ -403,8 +403,7 @@ impl StreamSet {
         }
     }
 
-    /// Bytes of a half were sent or acknowledged: its blocked writer is woken if enough room is
-    /// free.
+    /// Bytes of a half were sent or acknowledged: wakes the half's blocked writer, given enough room.
     #[inline]
     pub(super) fn wake_writer(&mut self, key: u32) {
         if self.writers.is_none_blocked() {

@@ -137,7 +137,8 @@ fn a_local_address_that_works_makes_its_targets_worth_a_try() {
     assert_eq!(plan.targets[all[0]].failures, Some(0));
 }
 
-/// Of three withdrawn addresses, one has a path, one has none, and one is named by the application.
+/// Three addresses are withdrawn: the first has a path, the second has no path, and the application
+/// names the third.
 #[test]
 fn withdrawn_addresses_without_a_path_need_not_be_left() {
     let now = epoch();

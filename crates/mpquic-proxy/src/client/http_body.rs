@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_malformed() {
+    fn ambiguous_body_length_is_malformed() {
         let chunked = || Ok(Some(Body::Chunked(Chunk::Size(Vec::new()))));
         assert_eq!(said(&[], 1), Ok(None));
         let length = said(&[("Content-Length", "12")], 0);

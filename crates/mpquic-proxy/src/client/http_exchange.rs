@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_as_one() {
+    fn malformed_answer_becomes_502() {
         let get = "GET http://a/ HTTP/1.1\r\n\r\n";
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(MAX_HEAD));
         for answer in [

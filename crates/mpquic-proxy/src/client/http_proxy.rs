@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_to_a_proxy_is_refused() {
+    fn request_not_for_a_proxy_is_refused() {
         for (bytes, status) in [
             (&b"\x16\x03\x01\x00"[..], 400),
             (b"GET / HTTP/1.1\r\n\r\n", 400),

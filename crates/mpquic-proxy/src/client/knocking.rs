@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_came_first_goes_unless_it_has_spoken() {
+    async fn oldest_silent_connection_gives_way() {
         let knocking = Knocking::new(2);
         let (spoke, spoke_gone) = knocking.begin();
         let (_silent, silent_gone) = knocking.begin();

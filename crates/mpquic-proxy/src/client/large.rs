@@ -19,7 +19,7 @@ use crate::streams::{Incoming, Outgoing};
 
 /// This number of bytes of a flow may wait at any rate of the paths: two payloads of the largest size.
 const ALWAYS: usize = 128 << 10;
-/// Most bytes of all flows of a client that wait.
+/// At most this number of bytes of all flows of a client may wait together.
 const TOGETHER: usize = 16 << 20;
 /// Bytes of memory of a payload besides its content.
 const OVERHEAD: usize = 64;
@@ -57,7 +57,7 @@ pub(super) struct Large {
     pool: Arc<Pool>,
 }
 
-/// The other end of a [`Large`].
+/// The end of a [`Large`] at which the stream takes payloads.
 #[derive(Debug)]
 pub(super) struct Queue(mpsc::UnboundedReceiver<Waiting>);
 

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_counts_as_if_it_had_always_been_there() {
+    fn sum_after_a_replacement_is_the_sum_of_the_new_bytes() {
         let whole = [0x45, 0x00, 0x12, 0x34, 0xff, 0xff, 0x00, 0x01, 0xab, 0xcd];
         for new in [[0; 4], [0xff; 4], [1, 2, 3, 4], [0xff, 0xff, 0, 0]] {
             let mut after = whole;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::checksum::{sum, transport_sum};
 use super::header::{self, ICMP, ICMPV6, Layout};
 
-/// Type, code, checksum, identifier and sequence number.
+/// Bytes of the header: type, code, checksum, identifier and sequence number.
 pub(crate) const HEADER: usize = 8;
 
 /// A request or its reply.

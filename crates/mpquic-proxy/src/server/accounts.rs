@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_waited_longest_for_an_answer_gives_way() {
+    async fn flow_that_waited_longest_for_an_answer_gives_way() {
         let table = Arc::<crate::flow_table::FlowTable>::default();
         let accounts = Accounts::new(1000);
         let begin_udp = || {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_gone_is_forgotten() {
+    async fn account_without_flows_is_forgotten() {
         let accounts = Accounts::new(1000);
         for number in 0..3 * MANY {
             if number % MANY == 0 {

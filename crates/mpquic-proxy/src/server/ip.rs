@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_raw_sockets_hear_is_checked() {
+    fn packets_of_raw_sockets_are_checked() {
         let echo = |kind| Echo {
             kind,
             identifier: 7,

@@ -70,7 +70,7 @@ async fn a_taker_has_a_limit_of_its_own() {
 
 /// Rule 3
 #[tokio::test(start_paused = true)]
-async fn who_has_least_is_first() {
+async fn taker_with_least_units_is_first() {
     let pool = pool(3, 3);
     let (a, b) = (taker("a"), taker("b"));
     let mut held: Vec<_> = std::iter::from_fn(|| take(&pool, "a")).collect();
@@ -87,7 +87,7 @@ async fn who_has_least_is_first() {
 
 /// Rule 4
 #[tokio::test(start_paused = true)]
-async fn what_falls_behind_ends_while_others_wait() {
+async fn slow_holding_ends_while_others_wait() {
     let pool = pool(1, 1);
     let held = take(&pool, "a").unwrap();
     let start = Instant::now();

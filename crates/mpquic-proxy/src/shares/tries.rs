@@ -226,7 +226,7 @@ mod tests {
 
     /// Many names are guessed from a shared address.
     #[tokio::test(start_paused = true)]
-    async fn who_shares_an_address_is_still_looked_at() {
+    async fn user_at_a_shared_address_is_still_looked_at() {
         let tries = Tries::default();
         let address = "192.0.2.1".parse().unwrap();
         for name in ["a", "b", "c", "d", "e", "f", "g"] {

@@ -49,7 +49,7 @@ async fn socks_connects_as_rfc_1928_says() -> TestResult {
 
 /// Programs that come in and say nothing keep nobody out.
 #[tokio::test]
-async fn who_says_nothing_keeps_nobody_out() -> TestResult {
+async fn silent_programs_keep_nobody_out() -> TestResult {
     let setup = Setup::new(open()).await?;
     let target = target(echo).await?;
     let entrance = setup.listen(Entrance::Socks).await?;

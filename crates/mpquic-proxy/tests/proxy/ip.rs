@@ -229,7 +229,7 @@ async fn one_client_has_few_flows() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_no_scope_gets_the_right_status() -> TestResult {
+async fn invalid_scope_gets_the_right_status() -> TestResult {
     let setup = Setup::new(open()).await?;
     for (path, expected) in [
         ("/.well-known/masque/ip/*/256/", 400),

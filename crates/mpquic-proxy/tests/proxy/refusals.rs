@@ -250,7 +250,7 @@ async fn flows_of_one_client_are_bounded() -> TestResult {
 
 /// As flows do that come all at once, and are given up before it is their turn.
 #[tokio::test]
-async fn who_does_not_wait_any_more_gives_up_the_place() -> TestResult {
+async fn abandoned_request_gives_up_its_place() -> TestResult {
     let told = Arc::<Told>::default();
     let mut options = open();
     (options.max_flows, options.flows_per_second) = (1, 0);

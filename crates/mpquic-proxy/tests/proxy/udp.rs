@@ -120,7 +120,7 @@ async fn calls_are_sent_twice_and_delivered_once() -> TestResult {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_asked_for_with_each_payload() -> TestResult {
+async fn refused_target_is_not_requested_with_each_payload() -> TestResult {
     let mut options = open();
     let told = Arc::new(Told::default());
     options.observer = Some(told.clone());

@@ -278,7 +278,7 @@ impl PStream {
         path.can_send() && self.flows_on(path.id).next().is_some()
     }
 
-    /// The path whose turn it is. Every path gets as many turns in a row as it has streams.
+    /// The path of the next turn. A path with N streams gets N turns in a row.
     fn next_path<'a>(&mut self, view: &View<'a>) -> Option<&'a PathView> {
         if let Some((id, turns)) = self.turn
             && turns > 0

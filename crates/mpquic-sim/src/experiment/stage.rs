@@ -54,7 +54,7 @@ pub(super) struct Flow {
     starts_with: usize,
     /// The client sends requests before the handshake is complete.
     is_early: bool,
-    /// The setup of the inner connection, if there is one.
+    /// The setup of the inner connection; `None` without an inner connection.
     inner: Option<Setup>,
     connected: bool,
     stopped: bool,

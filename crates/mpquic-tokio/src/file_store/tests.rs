@@ -19,7 +19,7 @@ fn directory() -> (TempDir, PathBuf) {
     (parent, directory)
 }
 
-/// A store as another process has it, and what connections see of it.
+/// The store of another process, and the knowledge of connections in the store.
 fn process(directory: &Path) -> (Arc<FileStore>, Knowledge) {
     let store = Arc::new(FileStore::new(directory));
     (store.clone(), Knowledge::new(store))

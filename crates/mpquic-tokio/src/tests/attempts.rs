@@ -1,4 +1,4 @@
-//! Connection attempts that nobody accepts, and connections whose peer has forgotten them.
+//! Connection attempts without an answer, and connections whose peer has lost its state.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -207,8 +207,7 @@ async fn a_dead_address_keeps_a_client_from_another_for_a_moment() -> TestResult
     Ok(())
 }
 
-/// An application that writes as soon as it is connected needs no more datagrams than the
-/// handshake. With the hybrid key exchange each flight has two datagrams, and the driver receives
+/// Data that an application writes at once after the handshake takes no further datagram. With the hybrid key exchange each flight has two datagrams, and the driver receives
 /// them one by one.
 #[tokio::test(start_paused = true)]
 async fn a_short_exchange_takes_the_datagrams_of_the_handshake() -> TestResult {

@@ -107,7 +107,7 @@ async fn a_server_serves_over_an_uplink_that_appears_during_a_transfer() -> Test
     assert_eq!(remotes(&a), [FIRST, SECOND_UPLINK]);
     let sent = sent_from(&b, SECOND_UPLINK);
     assert!(sent > 200_000, "{sent} of 16 MiB");
-    // The announced path is as good as the first one: the connection goes on without the first.
+    // The connection goes on over the announced path, without the first path.
     pair.at_server[0].silence(true);
     transfer(&b, &a, 1 << 20).await?;
     Ok(())

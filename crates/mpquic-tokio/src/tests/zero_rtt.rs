@@ -305,7 +305,7 @@ async fn a_dead_address_does_not_hold_up_who_takes_0rtt() -> TestResult {
 
 /// A server with a late answer counts as alive, even if another way is quicker.
 #[tokio::test(start_paused = true)]
-async fn who_takes_0rtt_waits_for_a_server_that_answers_late() -> TestResult {
+async fn zero_rtt_connection_waits_for_a_server_with_a_late_answer() -> TestResult {
     let pair = at_a_dead_address().await?;
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
@@ -328,7 +328,7 @@ async fn who_takes_0rtt_waits_for_a_server_that_answers_late() -> TestResult {
 
 /// The attempts beside a dropped connection do not keep the connection, and end with the connection.
 #[tokio::test(start_paused = true)]
-async fn who_takes_0rtt_can_give_up() -> TestResult {
+async fn zero_rtt_connection_can_be_dropped() -> TestResult {
     let pair = at_a_dead_address().await?;
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());

@@ -97,7 +97,7 @@ async fn each_handle_wakes_the_task_that_polled_it_last() -> TestResult {
 }
 
 #[tokio::test]
-async fn those_who_wait_to_open_are_woken_when_the_limit_rises() -> TestResult {
+async fn tasks_that_wait_to_open_wake_when_the_limit_rises() -> TestResult {
     let mut transport = default_transport();
     transport.max_concurrent_bidi_streams = 1;
     let config = client(default_transport())?;

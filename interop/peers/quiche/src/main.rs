@@ -19,7 +19,7 @@ mod session;
 use session::{MAX_DATAGRAM, Session, connection_id};
 
 const PROTOCOL: &[u8] = b"hq-interop";
-/// How long the client may take in all.
+/// The longest time of the client.
 const LIMIT: Duration = Duration::from_secs(110);
 const CONNECTION_ID_LENGTH: usize = 16;
 /// Begins the tokens of Retry packets.
@@ -59,7 +59,7 @@ fn config() -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Sockets, and what waits for them.
+/// Sockets, and datagrams that wait for room.
 struct Sockets {
     poll: Poll,
     events: Events,
@@ -93,14 +93,14 @@ impl Sockets {
         }
     }
 
-    /// Takes every datagram there is.
+    /// Takes all received datagrams.
     fn receive(
         &self,
         mut take: impl FnMut(&UdpSocket, &mut [u8], SocketAddr) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut buffer = [0; 1 << 16];
         for socket in &self.open {
-            // Anything but a datagram is the end of what there is.
+            // An error means that no datagram is left.
             while let Ok((length, from)) = socket.recv_from(&mut buffer) {
                 take(socket, &mut buffer[..length], from)?;
             }
@@ -164,7 +164,7 @@ fn serve(args: &Server) -> Result<(), Error> {
     }
 }
 
-/// A client's first packet: a connection, or `None` if it was answered otherwise.
+/// Takes a client's first packet. Returns a connection, or `None` after an answer without a connection.
 fn accept(
     args: &Server,
     config: &mut Config,
@@ -185,7 +185,7 @@ fn accept(
     let mut scid = connection_id()?;
     let mut original = None;
     if args.retry {
-        // For a test, the address in the clear is proof enough.
+        // In a test, an address in the clear suffices as a token.
         let address = from.to_string();
         let proof = [TOKEN, &[address.len() as u8], address.as_bytes()].concat();
         match token.strip_prefix(proof.as_slice()) {
@@ -223,7 +223,7 @@ fn fetch(args: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// One connection, until every file is there; returns the TLS session.
+/// Runs one connection until every file is complete; returns the TLS session.
 fn connect(
     args: &Client,
     config: &mut Config,

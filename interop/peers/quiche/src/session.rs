@@ -17,13 +17,13 @@ const NOT_FOUND: u64 = 404;
 /// A connection.
 pub struct Session {
     pub connection: quiche::Connection,
-    /// What remains to be sent on each stream, and then its end.
+    /// The bytes to send on each stream before its end.
     outgoing: HashMap<u64, (Vec<u8>, usize)>,
-    /// What a server has received of each request.
+    /// The received bytes of each request at a server.
     requests: HashMap<u64, Vec<u8>>,
-    /// Where a client writes each answer.
+    /// The files to which a client writes answers.
     files: HashMap<u64, File>,
-    /// Bytes a client has received.
+    /// Bytes that a client has received.
     pub received: u64,
 }
 
@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// Asks for a file on this stream.
+    /// Requests a file on this stream.
     pub fn request(&mut self, stream: u64, name: &str, to: &Path) -> Result<(), Error> {
         self.files
             .insert(stream, File::create(to.join(name.trim_start_matches('/')))?);
@@ -59,14 +59,14 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a datagram; a bad one is as good as lost.
+    /// Takes a datagram; a malformed datagram counts as lost.
     pub fn receive(&mut self, data: &mut [u8], from: SocketAddr, to: SocketAddr) {
         if let Err(error) = self.connection.recv(data, RecvInfo { from, to }) {
             eprintln!("a datagram from {from}: {error:?}");
         }
     }
 
-    /// Reads what has arrived as a client; returns how many answers are complete.
+    /// Client: reads received bytes; returns the number of complete answers.
     pub fn read_answers(&mut self) -> Result<usize, Error> {
         let mut complete = 0;
         let mut buffer = [0; 1 << 16];
@@ -92,7 +92,7 @@ impl Session {
         Ok(complete)
     }
 
-    /// Reads requests as a server, and begins to answer them.
+    /// Server: reads requests, and begins to answer them.
     pub fn read_requests(&mut self, directory: &Path) {
         let mut buffer = [0; mpquic_interop_peers::MAX_REQUEST];
         for stream in self.connection.readable() {
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// Hands over what streams have credit for.
+    /// Passes bytes to streams as far as their credit allows.
     pub fn send_streams(&mut self) {
         let connection = &mut self.connection;
         self.outgoing.retain(|&stream, (data, sent)| {
@@ -134,7 +134,7 @@ impl Session {
         });
     }
 
-    /// Sends what is due, each datagram from the socket of its path.
+    /// Sends all due datagrams, each from the socket of its path.
     pub fn transmit(&mut self, sockets: &[UdpSocket]) -> Result<(), Error> {
         // Peers need spare connection IDs to move.
         while self.connection.is_established() && self.connection.scids_left() > 0 {
@@ -154,7 +154,7 @@ impl Session {
                 Ok((length, info)) => {
                     let from = |socket: &&UdpSocket| socket.local_addr().ok() == Some(info.from);
                     let socket = sockets.iter().find(from).ok_or("no such socket")?;
-                    // What cannot be sent is lost, as on any network.
+                    // A send error loses the datagram, as a network would.
                     let _ = socket.send_to(&packet[..length], info.to);
                 }
                 Err(quiche::Error::Done) => return Ok(()),

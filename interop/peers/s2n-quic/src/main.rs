@@ -134,7 +134,7 @@ impl Connection for S2nConnection {
     }
 
     fn bytes(&self) -> Option<u64> {
-        // Only events tell, and there is no drill that needs it.
+        // s2n-quic counts bytes only in events, and no drill needs the count.
         None
     }
 
@@ -156,7 +156,7 @@ struct Sender(S2nSendStream);
 
 impl SendStream for Sender {
     fn reset(mut self, code: u32) {
-        // A stream that is gone needs no reset.
+        // A stream that has ended needs no reset.
         let _ = self.0.reset(code.into());
     }
 }

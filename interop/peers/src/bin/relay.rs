@@ -1,5 +1,5 @@
-//! A UDP relay that misbehaves as networks do, and tells what it sees of QUIC in the clear, and at the
-//! end what it did.
+//! A UDP relay that loses, repeats, delays and damages datagrams as networks do. It prints the parts of
+//! QUIC that are not encrypted, and at the end the number of changed datagrams.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -43,7 +43,7 @@ struct Plan {
     dark_for_whom: Whom,
 }
 
-/// Clients in the order they came.
+/// A set of clients, by the order of their first datagrams.
 #[derive(Debug, Default, Clone, Copy)]
 enum Whom {
     #[default]
@@ -53,7 +53,7 @@ enum Whom {
 }
 
 impl Whom {
-    /// Whether a client is among them, by its number from 0.
+    /// True if the set has the client with this number, counted from 0.
     fn has(self, number: usize) -> bool {
         match self {
             Self::All => true,
@@ -72,15 +72,15 @@ struct Relay {
     counts: Arc<Counts>,
 }
 
-/// Datagrams in both directions, by what became of them.
+/// Counts of datagrams in both directions, by their fate.
 #[derive(Debug, Default)]
 struct Counts {
     passed: AtomicU64,
     lost: AtomicU64,
     changed: AtomicU64,
-    /// That came while nothing passed.
+    /// Datagrams that arrived while no datagram passed.
     swallowed: AtomicU64,
-    /// Of those that passed, the ones of clients that were in the dark before.
+    /// Passed datagrams of clients whose datagrams were swallowed before.
     returned: AtomicU64,
 }
 
@@ -89,7 +89,7 @@ impl Counts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As one line of JSON.
+    /// Prints the counts as one line of JSON.
     fn tell(&self) {
         let counts = [
             ("passed", &self.passed),
@@ -115,14 +115,14 @@ struct Flow {
     shared: Arc<Shared>,
 }
 
-/// What both directions of a flow share.
+/// The state that both directions of a flow share.
 #[derive(Default)]
 struct Shared {
-    /// Of the client, in the order they came, from 0.
+    /// The client's number, in the order of first datagrams, from 0.
     number: usize,
     /// Datagrams in both directions.
     count: AtomicU64,
-    /// When the darkness began.
+    /// The time from which no datagram passes.
     darkness: OnceLock<Instant>,
     is_back: AtomicBool,
     /// Bytes passed on, until the client has proven its address.
@@ -137,16 +137,16 @@ struct Late {
     data: Vec<u8>,
 }
 
-/// Decides which datagrams suffer, of a client or to it.
+/// Decides the fate of datagrams from or to a client.
 struct Dice(u64);
 
 impl Dice {
-    /// Those of the client with this number, from 0, or to it.
+    /// Dice for datagrams from the client with this number, or with `to_client` for datagrams to the client.
     fn new(plan: &Plan, client: usize, to_client: bool) -> Self {
         let which = (client as u64) << 1 | u64::from(to_client);
         let mixed = (plan.seed << 32 | which).wrapping_add(1);
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Never zero, which stays zero.
+        // The state is never zero, because zero stays zero.
         Self((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
     }
 
@@ -161,7 +161,7 @@ impl Dice {
         percent > 0 && self.roll() % 100 < percent
     }
 
-    /// What the network makes of a datagram.
+    /// The datagram after the network, changed or lost.
     fn suffer(&mut self, plan: &Plan, counts: &Counts, data: &[u8]) -> Option<Vec<u8>> {
         if self.hit(plan.drop) {
             Counts::add(&counts.lost);
@@ -180,7 +180,7 @@ impl Dice {
     }
 }
 
-/// What was seen; each thing is told once.
+/// Facts that were seen; each fact is printed once.
 #[derive(Debug, Default)]
 struct Sights(Mutex<BTreeSet<String>>);
 
@@ -206,13 +206,14 @@ impl Sights {
     }
 }
 
-/// What a long header shows.
+/// The fields of a long header.
 struct Header {
     version: u32,
     kind: &'static str,
 }
 
-/// The long header a datagram begins with, and the packets after its own; `None` if there is none.
+/// The long header at the start of a datagram, and the packets after the header's packet; `None` without a
+/// long header.
 fn long_header(data: &[u8]) -> Option<(Header, &[u8])> {
     let (&first, mut rest) = data.split_first()?;
     if first & 0x80 == 0 {
@@ -308,7 +309,7 @@ impl Relay {
         })
     }
 
-    /// Until it is told to end.
+    /// Relays datagrams until a signal ends the process.
     async fn run(self) -> Result<(), Error> {
         let mut end = signal(SignalKind::terminate())?;
         tokio::select! {
@@ -345,13 +346,13 @@ impl Relay {
             if let Some(data) = flow.dice.suffer(&self.plan, &self.counts, data) {
                 flow.shared.on_client(&self.sights, &data);
                 let due = Instant::now() + self.plan.delay;
-                // A flow that has ended takes nothing any more.
+                // A flow that has ended accepts no datagram.
                 let _ = flow.to_server.send(Late { due, data });
             }
         }
     }
 
-    /// Changes what is due to change with this datagram.
+    /// Makes the changes that are due at this datagram.
     async fn change(&self, flow: &mut Flow, client: SocketAddr) -> Result<(), Error> {
         let count = Some(flow.count);
         let address = match count {
@@ -372,7 +373,7 @@ impl Relay {
     async fn flow(&self, client: SocketAddr, number: usize) -> Result<Flow, Error> {
         let shared = Arc::new(Shared {
             number,
-            // Only in a handshake it shows when an address is proven.
+            // Only a handshake shows the relay when an address is proven.
             is_proven: (number > 0).into(),
             ..Shared::default()
         });
@@ -388,8 +389,8 @@ impl Relay {
         })
     }
 
-    /// A socket towards the server, what sends there, and the task that takes what comes back to
-    /// the client.
+    /// Binds a socket towards the server. Returns the sender of its datagrams, and the task that passes the
+    /// server's datagrams to the client.
     async fn bind(
         &self,
         client: SocketAddr,
@@ -404,7 +405,7 @@ impl Relay {
         tokio::spawn(deliver(late, move |data| {
             let socket = socket.clone();
             async move {
-                // What cannot be sent is lost, as on any network.
+                // A send error loses the datagram, as a network would.
                 let _ = socket.send(&data).await;
             }
         }));
@@ -421,7 +422,7 @@ impl Relay {
         let mut dice = Dice::new(&plan, shared.number, true);
         let back = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 16];
-            // A port that nobody listens on yet is an error of one datagram.
+            // A closed port at the server is reported as an error of one datagram, and ends nothing.
             loop {
                 let Ok(size) = from.recv(&mut buffer).await else {
                     continue;
@@ -441,7 +442,7 @@ impl Relay {
 }
 
 impl Shared {
-    /// Counts a datagram; true if it does not pass.
+    /// Counts a datagram; true if the datagram does not pass.
     fn is_dark(&self, plan: &Plan, counts: &Counts) -> bool {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if Some(count) < plan.dark_after || plan.dark_after.is_none() {
@@ -492,7 +493,7 @@ impl Shared {
     }
 }
 
-/// Sends datagrams when they are due.
+/// Sends each datagram at its time.
 async fn deliver<F: Future<Output = ()>>(
     mut late: mpsc::UnboundedReceiver<Late>,
     send: impl Fn(Vec<u8>) -> F,

@@ -22,9 +22,9 @@ struct Plan {
     exchanges: u64,
     /// At a time.
     concurrency: u64,
-    /// Bytes to receive by each.
+    /// Bytes to receive in each exchange.
     wanted: u64,
-    /// Bytes to send by each, after the first eight.
+    /// Bytes to send in each exchange, after the first eight.
     rest: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct Client {
     connections: FxHashMap<u64, Progress>,
     /// Connections being made or in use.
     busy: u64,
-    /// Connections that have done what they are for.
+    /// Connections whose work is done.
     finished: u64,
     warm: Option<u64>,
     datagrams: Datagrams,
@@ -118,7 +118,7 @@ impl Client {
         matches!(self.workload, Workload::Handshakes | Workload::Resumed)
     }
 
-    /// Begins exchanges as long as there are any and not too many at a time.
+    /// Begins exchanges while some are left, up to the number at a time.
     fn begin(&mut self, connection: u64, link: &mut dyn Link) -> Result<()> {
         let progress = self.connections.entry(connection).or_default();
         let Plan { wanted, rest, .. } = self.plan;
@@ -158,7 +158,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the workload's unit counts, of a connection that is done.
+    /// The units of the workload that a finished connection counts.
     fn units(&self) -> u64 {
         match self.workload {
             Workload::Requests => self.plan.exchanges,

@@ -19,7 +19,7 @@ const BUFFER: usize = 1 << 20;
 pub struct Server {
     requests: FxHashMap<(u64, u64), Request>,
     answers: FxHashMap<(u64, u64), Outgoing>,
-    /// Connections that want DATAGRAM frames, and the number of the next.
+    /// Connections that want DATAGRAM frames, with the number of the next frame.
     datagrams: FxHashMap<u64, u64>,
     /// Connections with streams.
     used: FxHashSet<u64>,
@@ -39,7 +39,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Reads what there is of a request; the number in it when it has ended.
+    /// Reads the received bytes of a request; at its end, returns the number in the request.
     fn read(&mut self, key: (u64, u64), link: &mut dyn Link) -> Result<Option<u64>> {
         let request = self.requests.entry(key).or_default();
         while let Some((count, end)) = link.read(key.1, &mut self.buffer)? {
@@ -105,7 +105,7 @@ impl Application for Server {
 
     fn closed(&mut self, connection: u64) {
         self.datagrams.remove(&connection);
-        // Connections that end with open streams are few.
+        // Only few connections end with open streams.
         if self.used.remove(&connection) {
             self.requests.retain(|key, _| key.0 != connection);
             self.answers.retain(|key, _| key.0 != connection);

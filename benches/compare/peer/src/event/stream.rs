@@ -1,4 +1,4 @@
-//! What is left to send on a stream.
+//! The rest of a stream that is to be sent.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::Link;
 use crate::Result;
 use crate::request::pieces;
 
-/// What is left to send: a first piece, then `rest` bytes, then the end of the stream.
+/// The rest of a stream: a first piece, then `rest` bytes, then the end of the stream.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     first: Bytes,

@@ -1,4 +1,4 @@
-//! A socket that receives coalesced datagrams and sends trains of them.
+//! A socket that receives coalesced datagrams and sends trains of datagrams.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -11,9 +11,9 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use crate::{Options, Result, socket};
 
-/// Largest UDP payload, of one datagram or of a train of them.
+/// Largest UDP payload of one datagram or of a train.
 const MAX_PAYLOAD: usize = 65_507;
-/// Most datagrams in a train; what Linux takes.
+/// Most datagrams in a train: the limit of Linux.
 const MAX_SEGMENTS: usize = 64;
 
 /// A UDP socket.
@@ -26,7 +26,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A socket bound to an address, with the buffers asked for.
+    /// A socket bound to an address, with the buffers of the options.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self> {
         let socket = socket(address, options)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
@@ -44,8 +44,8 @@ impl Udp {
         self.address
     }
 
-    /// Receives once, a batch of coalesced datagrams, and hands out each with its sender. False if
-    /// there was nothing.
+    /// Receives one batch of coalesced datagrams, and passes each on with its sender. False without a
+    /// datagram.
     pub fn receive(
         &mut self,
         mut each: impl FnMut(SocketAddr, &mut [u8]) -> Result<()>,
@@ -68,7 +68,7 @@ impl Udp {
         Ok(true)
     }
 
-    /// Sends a train. False if the socket has no room for it.
+    /// Sends a train. False if the socket has no room for the train.
     pub fn send(&self, to: SocketAddr, train: &Train) -> Result<bool> {
         let contents = &train.data[..train.end];
         let transmit = Transmit {
@@ -88,12 +88,12 @@ impl Udp {
         }
     }
 
-    /// Sleeps until there is something to receive or the deadline has passed.
+    /// Sleeps until a datagram arrives or the deadline has passed.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<()> {
         self.sleep(PollFlags::POLLIN, deadline)
     }
 
-    /// Sleeps until there is something to receive or room to send.
+    /// Sleeps until a datagram arrives or the socket has room to send.
     pub fn wait_to_send(&self) -> Result<()> {
         self.sleep(PollFlags::POLLIN | PollFlags::POLLOUT, None)
     }
@@ -109,17 +109,17 @@ impl Udp {
     }
 }
 
-/// Datagrams as long as the first, of which the last may be shorter. One that turns out to be longer
+/// Datagrams of equal length; the last one may be shorter. A datagram that is longer than the first one
 /// waits for the next train.
 #[derive(Debug)]
 pub struct Train {
-    /// Memory for them, never cleared.
+    /// Memory for the datagrams, never cleared.
     data: Box<[u8]>,
-    /// Bytes used of it.
+    /// Used bytes of the memory.
     filled: usize,
     /// Size of the first datagram.
     size: usize,
-    /// Bytes that belong to this train; after them is the datagram that waits.
+    /// Bytes of this train; the waiting datagram follows.
     end: usize,
     /// No datagram can follow.
     ended: bool,
@@ -127,7 +127,7 @@ pub struct Train {
 }
 
 impl Train {
-    /// An empty one.
+    /// An empty train.
     pub fn new(options: &Options) -> Self {
         Self {
             data: vec![0; 2 * MAX_PAYLOAD].into(),
@@ -139,12 +139,12 @@ impl Train {
         }
     }
 
-    /// Whether there is no datagram in it.
+    /// True without a datagram in the train.
     pub fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// Begins a train, with the datagram that waits if there is one. True if there is.
+    /// Begins a train, with the waiting datagram, if any. True with a waiting datagram.
     pub fn begin(&mut self) -> bool {
         self.data.copy_within(self.end..self.filled, 0);
         self.filled -= self.end;
@@ -154,14 +154,14 @@ impl Train {
         self.size > 0
     }
 
-    /// Whether a datagram of up to `size` bytes can follow.
+    /// True if a datagram of up to `size` bytes can follow.
     pub fn has_room(&self, size: usize) -> bool {
         let few = self.end == 0 || self.end < self.max_segments * self.size;
         !self.ended && few && self.end + size <= MAX_PAYLOAD
     }
 
-    /// Has a datagram written: `write` gets `size` bytes, and returns how many it used or `None` if
-    /// there is no datagram.
+    /// Appends a datagram that `write` makes: it gets `size` bytes, and returns the number of used bytes, or
+    /// `None` without a datagram.
     pub fn write(
         &mut self,
         size: usize,
@@ -181,7 +181,7 @@ impl Train {
         self.take(datagram.len());
     }
 
-    /// The next bytes are a datagram.
+    /// Counts the next bytes as a datagram.
     fn take(&mut self, length: usize) {
         self.filled += length;
         if self.end == 0 {

@@ -13,14 +13,14 @@ use crate::table::Table;
 pub(crate) struct Endpoint {
     udp: Udp,
     table: Table,
-    /// Whether DATAGRAM frames are in use.
+    /// True if DATAGRAM frames are in use.
     datagrams: bool,
     http3: bool,
     train: Train,
 }
 
 impl Endpoint {
-    /// A client of `server`, or a server if there is none.
+    /// A client of `server`; without `server`, a server.
     pub(crate) fn bind(
         config: Config,
         server: Option<SocketAddr>,
@@ -70,7 +70,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the application what happened on a connection, then lets the connection send.
+    /// Tells the application about events of a connection, then lets the connection send.
     fn look_after(&mut self, key: u64, application: &mut dyn Application) -> Result<()> {
         let Some(peer) = self.table.peer(key) else {
             return Ok(());
@@ -112,13 +112,13 @@ impl Endpoint {
 #[derive(PartialEq)]
 enum Sent {
     Nothing,
-    /// Everything there was.
+    /// All packets of the connection.
     All,
     /// A train, and another may follow.
     Full,
 }
 
-/// Sends a train, and more if one ends with a datagram that is too long for it.
+/// Sends a train. If it ends with a datagram that is too long for it, sends another train.
 fn send(udp: &Udp, train: &mut Train, peer: &mut Peer) -> Result<Sent> {
     let size = peer.connection.max_send_udp_payload_size();
     let (mut to, mut sent) = (None, Sent::Nothing);

@@ -13,10 +13,10 @@ use crate::link::{Buffer, Buffers};
 
 pub(crate) struct Http3 {
     session: h3::Connection,
-    /// The next stream that we open, and those for whose fields there was no room yet.
+    /// The next stream that we open, and the streams whose fields wait for room.
     next: u64,
     waiting: VecDeque<u64>,
-    /// Streams of which all was received, and the application was not told.
+    /// Completely received streams of which the application was not told yet.
     ended: FxHashSet<u64>,
     /// Streams whose fields we have sent.
     begun: FxHashSet<u64>,
@@ -67,7 +67,7 @@ impl Http3 {
         Ok(stream)
     }
 
-    /// Sends the fields of the first request that waits; its stream, if there was room.
+    /// Sends the fields of the first waiting request; returns its stream if there was room.
     fn ask(&mut self, connection: &mut Connection<Buffers>) -> Result<Option<u64>> {
         if self.waiting.is_empty() {
             return Ok(None);

@@ -41,16 +41,16 @@ impl BufFactory for Buffers {
     }
 }
 
-/// A connection and what the application has to remember for it.
+/// A connection, with the application's state of the connection.
 pub(crate) struct Peer {
     pub(crate) connection: Connection<Buffers>,
-    /// What datagrams for it are addressed to.
+    /// The connection ID of datagrams to the connection.
     pub(crate) ids: Vec<ConnectionId<'static>>,
     /// The application knows that the handshake is complete.
     pub(crate) established: bool,
-    /// Something happened since it was last looked after.
+    /// True after an event that the loop has not handled yet.
     pub(crate) touched: bool,
-    /// When its timer is set to expire.
+    /// The time at which the connection's timer expires.
     pub(crate) armed: Option<Instant>,
     http3: Option<Http3>,
     next_stream: u64,
@@ -145,7 +145,7 @@ impl Link for Peer {
     }
 
     fn close(&mut self) {
-        // Fails only if it is closed.
+        // Fails only if the connection is closed.
         let _ = self.connection.close(true, 0, b"");
     }
 }

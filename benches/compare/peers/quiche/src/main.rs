@@ -1,5 +1,5 @@
-//! quiche, with a loop of our own: it brings none. Sockets coalesce in both directions (GSO, GRO),
-//! and what servers write is not copied.
+//! quiche, with a loop of our own, because quiche has none. Sockets coalesce in both directions (GSO,
+//! GRO), and bytes that servers write are not copied.
 
 use compare_peer::event::{Client, Server};
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
@@ -78,7 +78,7 @@ fn config(workload: Workload, options: &Options, role: Role) -> Result<Config> {
         config.set_initial_max_streams_uni(HTTP3_STREAMS);
         config.set_initial_max_stream_data_uni(HTTP3_WINDOW);
     }
-    // It starts with this size; it need not be discovered.
+    // The connection starts with this size, without discovery.
     config.set_max_send_udp_payload_size(options.datagram.into());
     config.set_cc_algorithm(quiche::CongestionControlAlgorithm::CUBIC);
     config.set_disable_active_migration(true);

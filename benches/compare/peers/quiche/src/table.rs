@@ -1,4 +1,4 @@
-//! Which connection a datagram belongs to, and when each wants to be looked after.
+//! The connection of each datagram, and the times at which connections need attention.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const ID_LENGTH: usize = 8;
 pub(crate) struct Table {
     config: Config,
     local: SocketAddr,
-    /// Whom clients connect to; `None` for a server.
+    /// The address to which clients connect; `None` for a server.
     server: Option<SocketAddr>,
     resume: bool,
     /// The last session that a server gave.
@@ -25,7 +25,7 @@ pub(crate) struct Table {
     routes: FxHashMap<ConnectionId<'static>, u64>,
     next: u64,
     touched: Vec<u64>,
-    /// When to look after whom; some are earlier than necessary.
+    /// Connections by the time of their next timer; some times are earlier than necessary.
     timers: BTreeSet<(Instant, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl Table {
         Ok(())
     }
 
-    /// An ID for a connection. Nothing here depends on its being hard to guess.
+    /// An ID for a connection. It may be easy to guess, because no attacker takes part.
     fn new_id(&mut self) -> ConnectionId<'static> {
         self.next += 1;
         let number = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -88,7 +88,7 @@ impl Table {
         key
     }
 
-    /// Hands a datagram to its connection; makes one for an Initial packet to a server.
+    /// Passes a datagram to its connection; an Initial packet to a server makes a new connection.
     pub(crate) fn receive(&mut self, from: SocketAddr, datagram: &mut [u8]) -> Result<()> {
         let header = Header::from_slice(datagram, ID_LENGTH)?;
         let key = match self.routes.get(&header.dcid) {
@@ -107,7 +107,7 @@ impl Table {
                 from,
                 to: self.local,
             };
-            // A datagram that is not for the connection changes nothing.
+            // A datagram for no connection changes nothing.
             let _ = peer.connection.recv(datagram, info);
         }
         Ok(())
@@ -141,7 +141,7 @@ impl Table {
         }
     }
 
-    /// Notes when a connection wants to be looked after, and keeps its session if it has one.
+    /// Notes the time of a connection's next timer, and keeps its session, if any.
     pub(crate) fn arm(&mut self, key: u64) {
         let Some(peer) = self.peers.get_mut(&key) else {
             return;
@@ -155,7 +155,7 @@ impl Table {
         let Some(at) = peer.connection.timeout_instant() else {
             return;
         };
-        // One that is too early is found out when it expires.
+        // A time that is too early is corrected when it expires.
         if peer.armed.is_none_or(|armed| at < armed) {
             if let Some(armed) = peer.armed {
                 self.timers.remove(&(armed, key));

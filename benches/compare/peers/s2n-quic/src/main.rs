@@ -25,7 +25,7 @@ mod tls;
 
 /// DATAGRAM frames queued in either direction: a megabyte of them.
 const DATAGRAM_QUEUE: usize = 1000;
-/// IPv4 and UDP headers: what is limited here is the size of packets with them.
+/// Bytes of IPv4 and UDP headers: s2n-quic limits the size of packets with these headers.
 const HEADERS: u16 = 28;
 
 fn main() -> Result<()> {
@@ -196,7 +196,7 @@ impl Connection for Peer {
     }
 }
 
-/// With the error in words.
+/// Turns an error into words.
 fn described<T, E: Display>(poll: Poll<Result<T, E>>) -> Poll<Result<T, String>> {
     poll.map_err(|error| error.to_string())
 }

@@ -1,4 +1,5 @@
-//! TLS by s2n-tls, its default. The session ticket is kept here: it leaves that to applications.
+//! TLS by s2n-tls, the default of s2n-quic. This module keeps session tickets, because s2n-quic leaves
+//! them to applications.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ pub(crate) fn server(workload: Workload, options: &Options) -> Result<Server> {
     if workload == Workload::Resumed {
         let config = builder.config_mut();
         config.enable_session_tickets(true)?;
-        // Nothing here depends on its being hard to guess.
+        // The bytes may be easy to guess, because no attacker takes part.
         config.add_session_ticket_key(b"tickets", &[0x5a; 32], SystemTime::now())?;
     }
     Ok(builder.build()?)
@@ -45,7 +46,7 @@ pub(crate) fn client(workload: Workload, options: &Options) -> Result<Client> {
     Ok(builder.build()?)
 }
 
-/// Asked about a name only in full handshakes.
+/// Counts full handshakes: s2n-tls checks a name only in them.
 struct Counting;
 
 impl VerifyHostNameCallback for Counting {
@@ -55,7 +56,7 @@ impl VerifyHostNameCallback for Counting {
     }
 }
 
-/// The last session ticket: a server sends one, which serves many connections.
+/// The last session ticket: a server sends one ticket, which resumes many connections.
 #[derive(Clone, Default)]
 struct Ticket(Arc<Mutex<Option<Vec<u8>>>>);
 

@@ -1,4 +1,4 @@
-//! What tquic calls: when something happened on a connection, and to send packets.
+//! The callbacks of tquic: for events of a connection, and for packets to send.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use compare_peer::event::{Application, Link, Train, Udp};
 use compare_peer::{Failure, Result};
 use tquic::{Connection, Error, PacketInfo, PacketSendHandler, TransportHandler};
 
-/// What callbacks and the loop share.
+/// The state that callbacks and the loop share.
 pub(crate) struct Shared {
     pub(crate) application: Box<dyn Application>,
     /// The last session that a server gave.
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// Tells the application.
+/// Tells the application about events.
 pub(crate) struct Handler(pub(crate) Rc<RefCell<Shared>>);
 
 impl Handler {
@@ -120,7 +120,7 @@ impl Link for Peer<'_> {
             Err(Error::Done) => 0,
             Err(error) => return Err(error.into()),
         };
-        // Fails only for a stream that is gone.
+        // Fails only for a stream that has ended.
         let _ = self.0.stream_want_write(stream, taken < length);
         Ok(taken)
     }
@@ -134,7 +134,7 @@ impl Link for Peer<'_> {
     }
 
     fn close(&mut self) {
-        // Fails only if it is closed.
+        // Fails only if the connection is closed.
         let _ = self.0.close(true, 0, b"");
     }
 }

@@ -1,4 +1,4 @@
-//! tquic, with a loop of our own: it brings none. Sockets coalesce in both directions (GSO, GRO).
+//! tquic, with a loop of our own, because tquic has none. Sockets coalesce in both directions (GSO, GRO).
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -85,7 +85,7 @@ fn config(options: &Options, role: Role) -> Result<Config> {
     Ok(config)
 }
 
-/// Runs until the application is done: a client of `server`, or a server if there is none.
+/// Runs until the application is done: a client of `server`; without `server`, a server.
 fn run(
     mut endpoint: Endpoint,
     udp: &RefCell<Udp>,
@@ -110,7 +110,7 @@ fn run(
                 dst: local,
                 time,
             };
-            // A datagram that is not for a connection changes nothing.
+            // A datagram for no connection changes nothing.
             let _ = endpoint.recv(datagram, &info);
             Ok(())
         })?;

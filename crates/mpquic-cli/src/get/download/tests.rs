@@ -12,7 +12,7 @@ use crate::get::sink::Memory;
 use crate::serve::limits::Limits;
 use crate::testing::{Anything, Served, far, soon};
 
-/// A body of these reads, each of which gives some pieces.
+/// A body that arrives in these reads. Each read returns some pieces.
 struct Reads {
     left: VecDeque<Result<Vec<&'static [u8]>, RequestError>>,
     /// How many pieces were asked for.
@@ -174,7 +174,7 @@ async fn fetched(
 }
 
 #[tokio::test]
-async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
+async fn part_is_continued_if_the_file_is_the_same() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let connection = served.connect(1 << 20).await;
     let directory = tempfile::tempdir().unwrap();
@@ -229,7 +229,7 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     assert!(std::fs::read(&path).unwrap() == whole);
 }
 
-/// A client of a server that says of every file that it is of this length, and has no more of it.
+/// A client of a server that answers every range with 416: all files have `length` bytes.
 async fn of_past_end(length: &str) -> (Connection, AnyClient) {
     // RFC 9204 section 4.5: the status by its name in the table, and a field that has no name there.
     let range = format!("bytes */{length}");
@@ -280,7 +280,7 @@ async fn if_all_of_it_is_there_nothing_more_is_needed() {
 
 /// It is asked for anew, once.
 #[tokio::test]
-async fn what_is_longer_than_the_file_is_of_another_one() {
+async fn part_longer_than_the_file_is_of_another_file() {
     let directory = tempfile::tempdir().unwrap();
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://localhost/file");
@@ -522,7 +522,7 @@ async fn of_a_head_the_fields_are_shown() {
 }
 
 #[test]
-fn what_is_left_and_what_cannot_be_written_is_named() {
+fn kept_part_and_unwritable_file_are_named() {
     let file = Destination::File("a/b".into());
     let directory = tempfile::tempdir().unwrap();
     let part = directory.path().join("b.part");

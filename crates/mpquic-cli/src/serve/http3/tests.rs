@@ -194,7 +194,7 @@ async fn slowest_client_gives_way_at_the_file_limit() {
 
 /// A slow reader makes progress, even if one piece takes longer than the stall timeout.
 #[tokio::test]
-async fn who_reads_slowly_is_not_given_up() {
+async fn slow_reader_is_not_given_up() {
     let limits = Limits {
         stall: Duration::from_millis(1500),
         ..Limits::default()
@@ -318,7 +318,7 @@ async fn with_body(client: &mut Client, length: usize) -> (ClientStream, StreamW
 }
 
 #[tokio::test]
-async fn what_follows_a_request_is_read_up_to_a_limit() {
+async fn body_of_a_get_request_is_read_up_to_a_limit() {
     let served = Served::start(Anything::new(4), Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
     let (mut few, sent) = with_body(&mut client, (8 << 10) - 1).await;
@@ -350,7 +350,7 @@ async fn cancelling_waiting_answers_counts_as_well() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_again() {
+async fn client_above_its_request_rate_is_told_when_to_come_again() {
     let limits = Limits {
         address: AddressLimits {
             requests_per_second: Some(1),

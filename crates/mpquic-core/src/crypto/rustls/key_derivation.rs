@@ -92,8 +92,8 @@ pub(super) fn with_label<T>(
 }
 
 /// A copy of a cipher suite that derives keys from the secrets of both sides, one after the other,
-/// where `suite` derives them from a connection ID. Copies are never freed: each suite has one, and a
-/// process has a few suites.
+/// where `suite` derives them from a connection ID. Copies are never freed: a process has a
+/// few suites, with one copy each.
 fn suite_with_given_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13CipherSuite {
     type Copies = Vec<(&'static Tls13CipherSuite, &'static Tls13CipherSuite)>;
     static COPIES: Mutex<Copies> = Mutex::new(Vec::new());

@@ -367,7 +367,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_never_whole_takes_little_memory_for_a_short_time() {
+    fn incomplete_datagrams_take_little_memory_for_a_short_time() {
         let now = Instant::now();
         let mut table = Fragments::default();
         for number in 0..=255 {

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_silent_for_longest_is_forgotten() {
+    fn longest_silent_flow_is_forgotten() {
         let now = Instant::now();
         let translation = Translation::default();
         translation.lock().assigned = vec!["198.19.0.1".parse().unwrap()];

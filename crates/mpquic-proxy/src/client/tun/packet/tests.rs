@@ -202,7 +202,7 @@ fn icmp_quotes_what_was_not_delivered() {
 }
 
 #[test]
-fn what_is_not_whole_is_nothing() {
+fn cut_packet_is_refused() {
     for [from, to, ..] in PAIRS {
         let mut datagram = Vec::new();
         put_datagram(&mut datagram, socket(from), socket(to), b"payload");
@@ -286,7 +286,7 @@ fn no_bytes_are_too_strange() {
 /// RFC 1122 section 3.2.1.3 and RFC 4291 section 2.7: no host sends from such an address, and an
 /// answer would go to many.
 #[test]
-fn what_comes_from_no_single_host_is_no_packet() {
+fn packet_from_an_address_of_no_single_host_is_refused() {
     for (from, to, is_packet) in [
         ("198.18.0.1:1", "192.0.2.7:443", true),
         ("224.0.0.1:1", "192.0.2.7:443", false),
