@@ -157,7 +157,8 @@ impl StreamTable {
         if page.live == 0 && self.opened >= (number + 1) * PAGE {
             *entry = None;
             self.held -= 1;
-            while let Some(None) = self.pages.front() {
+            // A page that was trimmed may take later streams.
+            while self.first_page < self.opened / PAGE && matches!(self.pages.front(), Some(None)) {
                 self.pages.pop_front();
                 self.first_page += 1;
             }
@@ -169,6 +170,7 @@ impl StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::QuickRandom;
 
     fn both(key: u32) -> Halves {
         Halves {
@@ -217,6 +219,56 @@ mod tests {
         assert_eq!(table.halves(9 * PAGE), both(9 * PAGE as u32));
         assert_eq!(table.halves(10 * PAGE), Halves::CLOSED);
         assert!(!table.close_send(u64::MAX / 4));
+    }
+
+    /// An idle connection trims its tables while an old stream is open, and that stream closes before the next one opens.
+    #[test]
+    fn a_page_that_was_trimmed_takes_later_streams() {
+        let mut table = StreamTable::default();
+        for index in 0..PAGE + 5 {
+            table.push(both(index as u32));
+        }
+        for index in (1..PAGE + 5).chain([0]) {
+            if index == 0 {
+                table.trim();
+            }
+            table.close_send(index);
+            assert!(table.close_recv(index));
+        }
+        table.push(both(7));
+        assert_eq!(table.halves(PAGE + 5), both(7));
+    }
+
+    #[test]
+    fn a_map_agrees_whatever_is_opened_closed_and_trimmed() {
+        let mut random = QuickRandom::new(7);
+        for _ in 0..100 {
+            let (mut table, mut model) =
+                (StreamTable::default(), std::collections::BTreeMap::new());
+            for _ in 0..2000 {
+                // Few streams are open at a time, so pages become empty in any order.
+                match random.next() % 20 {
+                    0..9 => {
+                        let index = table.opened();
+                        table.push(both(index as u32));
+                        model.insert(index, both(index as u32));
+                    }
+                    9..19 => {
+                        let place = random.next() as usize % model.len().max(1);
+                        if let Some(index) = model.keys().nth(place).copied() {
+                            model.remove(&index);
+                            table.close_send(index);
+                            assert!(table.close_recv(index), "{index}");
+                        }
+                    }
+                    _ => table.trim(),
+                }
+            }
+            for index in 0..table.opened() {
+                let expected = model.get(&index).copied().unwrap_or(Halves::CLOSED);
+                assert_eq!(table.halves(index), expected, "{index}");
+            }
+        }
     }
 
     #[test]
