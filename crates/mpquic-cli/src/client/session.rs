@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, TryLockError};
 use crate::client::backup;
 use crate::client::interfaces::{Usable, no_route, unspecified, usable};
 use crate::client::knock;
-use crate::client::known_hosts::KnownHosts;
+use crate::client::known_hosts::{Added, KnownHosts};
 use crate::client::live::Live;
 use crate::client::protocol::{other_protocol, refused_certificate};
 use crate::client::requests::Clients;
@@ -33,7 +33,7 @@ use crate::options::hosts::{self, Unusable};
 use crate::options::identity::Identity;
 use crate::options::origin::{self, Use, absent};
 use crate::options::reach::Reach;
-use crate::options::trust::{Trust, Verifier};
+use crate::options::trust::{Trust, Verifier, changed};
 use crate::options::{Alpn, DATAGRAM_BUFFER, Local};
 use crate::process::failure::{Cause, Failure};
 use crate::process::{screen, state};
@@ -555,7 +555,7 @@ impl<'a> Sessions<'a> {
         };
         match connected {
             Ok(Ok(connection)) => {
-                self.remember(&server);
+                self.remember(&server)?;
                 Ok((endpoint, connection, None))
             }
             Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
@@ -645,21 +645,26 @@ impl<'a> Sessions<'a> {
         Ok(server)
     }
 
-    /// Remembers a server that was met for the first time.
-    fn remember(&self, server: &str) {
+    /// Remembers a server that was met for the first time. Fails if a simultaneous first contact met another certificate.
+    fn remember(&self, server: &str) -> Result<(), Failure> {
         let (Some(known), Some(met)) = (&self.known_hosts, self.verifier.met()) else {
-            return;
+            return Ok(());
         };
         let path = known.path().display();
         match known.add(server, met) {
-            Ok(()) if self.purpose.quiet => {}
-            Ok(()) => screen::say(format_args!(
+            Ok(Added::Differs(first)) => {
+                let told = changed(met, first);
+                return Err(Cause::Trust.failed(told).and(self.renewal()));
+            }
+            Ok(Added::New) if !self.purpose.quiet => screen::say(format_args!(
                 "mpquic: {server} is new: its certificate {met} is now in {path}"
             )),
+            Ok(Added::New | Added::Already) => {}
             Err(error) => screen::say(format_args!(
                 "mpquic: cannot write {path}: {error}; {server} stays unknown"
             )),
         }
+        Ok(())
     }
 
     /// Advice for a server that has another certificate than at the first contact.
