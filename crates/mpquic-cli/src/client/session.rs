@@ -142,6 +142,8 @@ pub(crate) struct Session {
 
 /// A connection as a request gets it.
 pub(crate) struct Connected {
+    /// Counts the connections, from 1.
+    pub(crate) number: u64,
     pub(crate) connection: Connection,
     pub(crate) clients: Arc<Clients>,
     /// An earlier request has used this connection.
@@ -331,6 +333,7 @@ impl<'a> Sessions<'a> {
         let mut current = self.current.lock().await;
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
             return Ok(Connected {
+                number: session.number,
                 connection: session.connection.clone(),
                 clients: session.clients.clone(),
                 is_old: true,
@@ -344,6 +347,7 @@ impl<'a> Sessions<'a> {
         }
         let session = current.insert(self.connect(url).await?);
         Ok(Connected {
+            number: session.number,
             connection: session.connection.clone(),
             clients: session.clients.clone(),
             is_old: false,
