@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use crate::{Server, assert_exit, data, directories, mpquic, run, stderr};
 
@@ -18,6 +18,7 @@ fn a_broken_connection_is_told_once_for_all_files() {
     let mut server = Server::start(served.path(), &["--allow-put"]);
     let url = server.url("/");
     let child = mpquic(&["put", "-r", "--insecure", "--rate", "8M", &url])
+        .args(["--stall-timeout", "3"])
         .arg(&top)
         .stderr(Stdio::piped())
         .spawn()
@@ -76,7 +77,8 @@ fn failures_name_the_url() {
     }
 }
 
-fn put_all(server: &Server, path: &str, directory: &str, more: &[&str]) -> Output {
+#[cfg(unix)]
+fn put_all(server: &Server, path: &str, directory: &str, more: &[&str]) -> std::process::Output {
     let url = server.url(path);
     run(&[&["put", "-r", "--pin", &server.pin, &url, directory], more].concat())
 }
