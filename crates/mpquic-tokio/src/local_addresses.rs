@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 #[cfg(feature = "interfaces")]
+use mpquic_core::{Connection, PathId, PathState};
+#[cfg(feature = "interfaces")]
 use mpquic_paths::Event;
+#[cfg(feature = "interfaces")]
+use smallvec::SmallVec;
 
 use crate::connection_state::SharedEndpoint;
 use crate::socket::Socket;
@@ -37,7 +41,8 @@ fn replace(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: Option<&Arc<Soc
     }
 }
 
-/// Routes may have changed: tries paths again that failed for lack of a route.
+/// Routes may have changed: tries paths again that failed for lack of a route, and silent paths. A socket that is bound
+/// to an interface without a route looks for the peer on the link, and the kernel reports no error.
 #[cfg(feature = "interfaces")]
 pub(crate) fn retry(endpoint: &SharedEndpoint) {
     let connections = endpoint.lock().connections();
@@ -46,6 +51,7 @@ pub(crate) fn retry(endpoint: &SharedEndpoint) {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
             let mut is_due = engine.sending.retry_at_once(now);
+            is_due |= probe_silent(&mut engine.core);
             if let Some(paths) = &mut engine.paths {
                 let managed = &mut paths.managed;
                 let before = managed.next_timeout();
@@ -57,4 +63,23 @@ pub(crate) fn retry(endpoint: &SharedEndpoint) {
             }
         });
     }
+}
+
+/// Sends a PING on each path from which the peer is not heard now. The answer of the peer also renews the validation of
+/// the path. False without such a path.
+#[cfg(feature = "interfaces")]
+fn probe_silent(core: &mut Connection) -> bool {
+    let paths: SmallVec<[PathId; 8]> = core.paths().collect();
+    let is_silent = |path: PathId| {
+        let state = core.path_stats(path)?.state;
+        matches!(state, PathState::Validating | PathState::Suspect).then_some(path)
+    };
+    let silent: SmallVec<[PathId; 8]> = paths.into_iter().filter_map(is_silent).collect();
+    for path in &silent {
+        // A closed path needs no PING.
+        if let Ok(mut path) = core.path_mut(*path) {
+            path.ping();
+        }
+    }
+    !silent.is_empty()
 }

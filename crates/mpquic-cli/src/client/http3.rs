@@ -83,6 +83,7 @@ pub(crate) struct Put {
     connection: Connection,
     send: RequestStream<SendStream<mpquic_h3::Body>, mpquic_h3::Body>,
     heard: Heard,
+    refused: Option<HeaderMap>,
 }
 
 /// The answers to a request with a body.
@@ -123,6 +124,7 @@ impl Client {
                 upload: None,
                 answer: None,
             },
+            refused: None,
         })
     }
 }
@@ -153,6 +155,11 @@ impl Put {
         self.heard.upload.as_ref()
     }
 
+    /// The fields of the answer that refused the request.
+    pub(crate) fn refused(&self) -> Option<&HeaderMap> {
+        self.refused.as_ref()
+    }
+
     /// Ends the body, checks that the server accepted the file, and returns the fields of the
     /// answer.
     pub(crate) async fn finish(&mut self) -> Result<HeaderMap, RequestError> {
@@ -168,7 +175,9 @@ impl Put {
                     return Ok(answer.headers);
                 }
                 let status = answer.status;
-                return Err(match self.heard.words(&answer.headers).await {
+                let words = self.heard.words(&answer.headers).await;
+                self.refused = Some(answer.headers);
+                return Err(match words {
                     Some(words) => RequestError::Explained(status, words),
                     None => RequestError::Status(status),
                 });

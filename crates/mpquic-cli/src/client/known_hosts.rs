@@ -1,12 +1,13 @@
 //! Servers trusted at the first contact, and their certificates.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::options::trust::Fingerprint;
+use crate::files::unfinished::wait_for_lock;
+use crate::options::trust::{Fingerprint, changed};
 use crate::process::failure::{Cause, Failure};
-use crate::process::state;
+use crate::process::{screen, state};
 
 /// A file with a line for each server: its host and port, a space, and the fingerprint of its
 /// certificate. Lines with `#` in front are comments.
@@ -28,10 +29,6 @@ impl KnownHosts {
         Ok(Self { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The certificate of a known server.
     pub(crate) fn find(&self, server: &str) -> Result<Option<Fingerprint>, Failure> {
         let text = match fs::read_to_string(&self.path) {
@@ -42,38 +39,93 @@ impl KnownHosts {
                 return Err(Cause::File.failed(format_args!("cannot read {path}: {error}")));
             }
         };
-        for (number, line) in text.lines().enumerate() {
-            let mut words = line.split_whitespace();
-            let is_it = words
-                .next()
-                .is_some_and(|name| name.eq_ignore_ascii_case(server));
-            if !is_it {
-                continue;
-            }
-            let fingerprint = words.next().unwrap_or_default().parse();
-            return fingerprint.map(Some).map_err(|error| {
+        match line_of(server, &text) {
+            None => Ok(None),
+            Some((number, fingerprint)) => fingerprint.map(Some).map_err(|error| {
                 let path = self.path.display();
-                Failure::usage(format!("{path}, line {}: {error}", number + 1))
-            });
+                Failure::usage(format!("{path}, line {number}: {error}"))
+            }),
         }
-        Ok(None)
     }
 
-    /// Adds a new server.
-    pub(crate) fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<()> {
+    /// Adds a server that [`Self::find`] did not find. Meanwhile, another contact of the same server may have added a
+    /// line; then the file stays as it is.
+    fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<Added> {
         if let Some(directory) = self.path.parent() {
             state::make_directory(directory)?;
         }
         let mut file = state::append_private(&self.path)?;
+        // Other processes may add the same server at the same time.
+        wait_for_lock(&file);
+        let mut there = Vec::new();
+        file.read_to_end(&mut there)?;
+        match line_of(server, &String::from_utf8_lossy(&there)) {
+            None => {}
+            Some((_, Ok(known))) if known == certificate => return Ok(Added::Already),
+            Some((_, Ok(known))) => return Ok(Added::Differs(known)),
+            Some((_, Err(error))) => return Err(io::Error::other(error)),
+        }
         // An editor may have left the last line without its end.
-        let there = fs::read(&self.path)?;
         let end = match there.last() {
             None | Some(b'\n') => "",
             Some(_) => "\n",
         };
-        // A single write, because other processes may append lines at the same time.
-        file.write_all(format!("{end}{server} {certificate}\n").as_bytes())
+        // A single write, because a file system without locks lets other processes append lines at the same time.
+        file.write_all(format!("{end}{server} {certificate}\n").as_bytes())?;
+        Ok(Added::New)
     }
+
+    /// Adds a new server, and tells the user. Fails if a simultaneous first contact met another certificate.
+    pub(crate) fn remember(
+        &self,
+        server: &str,
+        met: Fingerprint,
+        quiet: bool,
+    ) -> Result<(), Failure> {
+        let path = self.path.display();
+        match self.add(server, met) {
+            Ok(Added::Differs(first)) => {
+                let told = changed(met, first);
+                return Err(Cause::Trust.failed(told).and(Some(self.renewal())));
+            }
+            Ok(Added::New) if !quiet => screen::say(format_args!(
+                "mpquic: {server} is new: its certificate {met} is now in {path}"
+            )),
+            Ok(Added::New | Added::Already) => {}
+            Err(error) => screen::say(format_args!(
+                "mpquic: cannot write {path}: {error}; {server} stays unknown"
+            )),
+        }
+        Ok(())
+    }
+
+    /// Advice for a server that has another certificate than at the first contact.
+    pub(crate) fn renewal(&self) -> String {
+        format!(
+            "if you know why, remove its line from {}",
+            self.path.display()
+        )
+    }
+}
+
+/// The result of [`KnownHosts::add`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// The file has a new line.
+    New,
+    /// Another contact has added the server with the same certificate.
+    Already,
+    /// Another contact has added the server with this certificate, which is another one.
+    Differs(Fingerprint),
+}
+
+/// The number of a server's first line, and the fingerprint in the line.
+fn line_of(server: &str, text: &str) -> Option<(usize, Result<Fingerprint, &'static str>)> {
+    text.lines().enumerate().find_map(|(number, line)| {
+        let mut words = line.split_whitespace();
+        let is_it = words.next()?.eq_ignore_ascii_case(server);
+        is_it.then(|| (number + 1, words.next().unwrap_or_default().parse()))
+    })
 }
 
 #[cfg(test)]
@@ -97,9 +149,33 @@ mod tests {
         known.add("a:3", one).unwrap();
         assert_eq!(known.find("a:2"), Ok(Some(two)), "the last line had no end");
         assert_eq!(known.find("a:3"), Ok(Some(one)));
-        // The first line of a server counts, so a later line replaces nothing.
-        known.add("a:1", two).unwrap();
+    }
+
+    /// Each contact of a server that began before the first one ended finds no line of the server.
+    #[test]
+    fn simultaneous_first_contacts_write_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known");
+        let known = KnownHosts::new(Some(&path)).unwrap();
+        let [one, two] = [Fingerprint([1; 32]), Fingerprint([2; 32])];
+        let added: Vec<_> = std::thread::scope(|scope| {
+            let add = || known.add("a:1", one).unwrap();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(add)).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let new = added.iter().filter(|added| **added == Added::New);
+        if cfg!(unix) {
+            assert_eq!(new.count(), 1, "{added:?}");
+            let line = format!("a:1 {one}\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), line);
+        }
+        // A later line would replace nothing, as the first line of a server counts.
+        assert_eq!(known.add("A:1", two).unwrap(), Added::Differs(one));
         assert_eq!(known.find("a:1"), Ok(Some(one)));
+        assert_eq!(known.add("a:1", one).unwrap(), Added::Already);
+        fs::write(&path, "a:1 sha256:12\n").unwrap();
+        known.add("a:1", one).unwrap_err();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a:1 sha256:12\n");
     }
 
     /// The file says which servers the user knows.
@@ -111,7 +187,8 @@ mod tests {
         let path = directory.path().join("known");
         let known = KnownHosts::new(Some(&path)).unwrap();
         for number in 0..2 {
-            known.add("a:1", Fingerprint([number; 32])).unwrap();
+            let server = format!("a:{number}");
+            known.add(&server, Fingerprint([number; 32])).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }

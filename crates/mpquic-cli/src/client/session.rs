@@ -144,6 +144,8 @@ pub(crate) struct Session {
 
 /// A connection as a request gets it.
 pub(crate) struct Connected {
+    /// Counts the connections, from 1.
+    pub(crate) number: u64,
     pub(crate) connection: Connection,
     pub(crate) clients: Arc<Clients>,
     /// An earlier request has used this connection.
@@ -335,6 +337,7 @@ impl<'a> Sessions<'a> {
         let mut current = self.current.lock().await;
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
             return Ok(Connected {
+                number: session.number,
                 connection: session.connection.clone(),
                 clients: session.clients.clone(),
                 is_old: true,
@@ -348,6 +351,7 @@ impl<'a> Sessions<'a> {
         }
         let session = current.insert(self.connect(url).await?);
         Ok(Connected {
+            number: session.number,
             connection: session.connection.clone(),
             clients: session.clients.clone(),
             is_old: false,
@@ -564,7 +568,7 @@ impl<'a> Sessions<'a> {
         };
         match connected {
             Ok(Ok(connection)) => {
-                self.remember(&server);
+                self.remember(&server)?;
                 Ok((endpoint, connection, None))
             }
             Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
@@ -657,27 +661,17 @@ impl<'a> Sessions<'a> {
         Ok(server)
     }
 
-    /// Remembers a server that was met for the first time.
-    fn remember(&self, server: &str) {
+    /// Remembers a server that was met for the first time. Fails if a simultaneous first contact met another certificate.
+    fn remember(&self, server: &str) -> Result<(), Failure> {
         let (Some(known), Some(met)) = (&self.known_hosts, self.verifier.met()) else {
-            return;
+            return Ok(());
         };
-        let path = known.path().display();
-        match known.add(server, met) {
-            Ok(()) if self.purpose.quiet => {}
-            Ok(()) => screen::say(format_args!(
-                "mpquic: {server} is new: its certificate {met} is now in {path}"
-            )),
-            Err(error) => screen::say(format_args!(
-                "mpquic: cannot write {path}: {error}; {server} stays unknown"
-            )),
-        }
+        known.remember(server, met, self.purpose.quiet)
     }
 
     /// Advice for a server that has another certificate than at the first contact.
     fn renewal(&self) -> Option<String> {
-        let path = self.known_hosts.as_ref()?.path().display();
-        Some(format!("if you know why, remove its line from {path}"))
+        self.known_hosts.as_ref().map(KnownHosts::renewal)
     }
 
     fn warn_if_single_path(&self, connection: &Connection) {

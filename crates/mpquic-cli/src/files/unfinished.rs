@@ -75,6 +75,18 @@ pub(crate) fn lock(file: &File) -> bool {
     }
 }
 
+/// Locks a file as [`lock`] does, and waits for other processes that have the lock.
+pub(crate) fn wait_for_lock(file: &File) {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{FlockOperation, flock};
+        use rustix::io::Errno;
+        while flock(file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+}
+
 /// Releases a lock while other handles of the file stay open.
 pub(crate) fn unlock(file: &File) {
     #[cfg(unix)]

@@ -40,6 +40,8 @@ pub(crate) enum UploadError {
     IsFile,
     #[error("something has that name")]
     Exists,
+    #[error("a link has that name")]
+    IsLink,
     #[error("there is no such upload or file")]
     Unknown,
     #[error("clients have stored as much as they may")]
@@ -385,6 +387,7 @@ impl Place {
             Ok(there) if there.is_dir() => 0o500,
             Ok(there) if there.is_file() && is_directory => return Err(UploadError::IsFile),
             Ok(there) if there.is_file() => 0,
+            Ok(there) if there.is_symlink() => return Err(UploadError::IsLink),
             Ok(_) => return Err(UploadError::Forbidden),
             Err(_) => return Err(UploadError::Unknown),
         };
@@ -549,7 +552,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("file", path("link")).unwrap();
         let refused = with("link", 0o777).set_attributes(false);
-        assert!(matches!(refused, Err(UploadError::Forbidden)));
+        assert!(matches!(refused, Err(UploadError::IsLink)));
         let refused = with("none", 0o777).set_attributes(false);
         assert!(matches!(refused, Err(UploadError::Unknown)));
         assert_eq!(mode("file"), 0o600);

@@ -175,9 +175,7 @@ impl Verifier {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, error) = refused.as_ref()?;
         if let Some(known) = self.known(*seen) {
-            return Some(format!(
-                "the server's certificate is {seen}, but it was {known} at the first contact"
-            ));
+            return Some(changed(*seen, known));
         }
         if let Some(pinned) = self.pinned {
             return Some(format!(
@@ -265,6 +263,11 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.signatures.supported_verify_schemes()
     }
+}
+
+/// The message about a server whose certificate was another one at the first contact.
+pub(crate) fn changed(seen: Fingerprint, known: Fingerprint) -> String {
+    format!("the server's certificate is {seen}, but it was {known} at the first contact")
 }
 
 fn authorities(

@@ -16,9 +16,9 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     private().create(true).truncate(false).open(path)
 }
 
-/// Opens a file that only its owner can read, to add to its end.
+/// Opens a file that only its owner can read, to read the file and to add to its end.
 pub(crate) fn append_private(path: &Path) -> io::Result<File> {
-    private().append(true).create(true).open(path)
+    private().read(true).append(true).create(true).open(path)
 }
 
 fn private() -> OpenOptions {

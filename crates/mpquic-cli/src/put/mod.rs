@@ -8,7 +8,7 @@ pub(crate) mod sources;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use clap::Args;
@@ -30,7 +30,7 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::process::state;
 use crate::put::remembered::Unfinished;
-use crate::put::sending::{Sending, Total};
+use crate::put::sending::{Made, Sending, Total};
 use crate::put::sources::{Directory, Item, Items};
 use crate::rate::Rate;
 use crate::rate::pace::Pace;
@@ -164,6 +164,7 @@ fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>, secrets: Secrets) -> Send
         notes: state::state_directory().map(|directory| directory.join("uploads")),
         unfinished: Unfinished::default(),
         total: Total::default(),
+        told: AtomicU64::new(0),
     }
 }
 
@@ -173,6 +174,8 @@ struct Course {
     result: Result<(), Failure>,
     /// Directories that could not be made.
     missing: Vec<Uri>,
+    /// Directories whose time and permissions the server lets the client not change.
+    fixed: Vec<Uri>,
     count: usize,
     /// Files that the server already has.
     there: usize,
@@ -208,6 +211,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         is_quiet: args.quiet,
         result: Ok(()),
         missing: Vec::new(),
+        fixed: Vec::new(),
         count: 0,
         there: 0,
     };
@@ -297,8 +301,13 @@ async fn make_directories(
         let mut made = pin!(stream::iter(made).buffer_unordered(parallel));
         while let Some((directory, made)) = made.next().await {
             match made {
-                Ok(true) => {}
-                Ok(false) => old.push(&directory.url),
+                Ok(Made::New) => {}
+                Ok(made) => {
+                    old.push(&directory.url);
+                    if made == Made::Fixed {
+                        course.fixed.push(directory.url.clone());
+                    }
+                }
                 Err(failure) if failure.cause() == Some(Cause::Refused) => {
                     course.fail(&failure.about(&directory.url));
                     course.missing.push(directory.url.clone());
@@ -314,6 +323,7 @@ async fn make_directories(
         let is_sent = &is_sent;
         async move {
             let listed = sending.list(url, |entry| is_sent(url, entry)).await;
+            let listed = listed.map_err(|failure| failure.about(url));
             listed.map(|listed| (url, listed))
         }
     });
@@ -335,14 +345,14 @@ async fn make_directories(
     Ok(there)
 }
 
-/// Makes a directory; false if it exists, and then files can be put into it.
-async fn make_directory(sending: &Sending<'_>, directory: &Directory) -> Result<bool, Failure> {
+/// Makes a directory, unless it exists. Files can be put into it.
+async fn make_directory(sending: &Sending<'_>, directory: &Directory) -> Result<Made, Failure> {
     let Some(here) = &directory.here else {
-        return Ok(false);
+        return Ok(Made::Old);
     };
-    let is_new = sending.make_directory(directory).await?;
+    let made = sending.make_directory(directory).await?;
     let attributes = attributes_of(here);
-    if !is_new && !attributes.has_mode_of(&attributes.and_mode(FOR_FILES)) {
+    if made == Made::Old && !attributes.has_mode_of(&attributes.and_mode(FOR_FILES)) {
         let attributes = Attributes {
             modified: None,
             ..attributes.and_mode(FOR_FILES)
@@ -350,7 +360,7 @@ async fn make_directory(sending: &Sending<'_>, directory: &Directory) -> Result<
         // If the server refuses, it says so of the files.
         refused_or(sending.set_attributes(&directory.url, attributes).await)?;
     }
-    Ok(is_new)
+    Ok(made)
 }
 
 /// Gives directories their time and permissions, once everything is in them: those in others first.
@@ -360,31 +370,39 @@ async fn finish_directories(
     parallel: usize,
     course: &mut Course,
 ) -> Result<(), Failure> {
-    let mut refused = (0usize, None);
+    let fixed = "the server lets this client change neither".to_owned();
+    let mut refused: Vec<_> = course
+        .fixed
+        .iter()
+        .map(|url| (url, fixed.clone()))
+        .collect();
     for directories in items.directories.chunk_by(|a, b| a.depth == b.depth).rev() {
         let made: Vec<_> = directories
             .iter()
             .filter(|directory| !course.is_lost(&directory.url))
+            .filter(|directory| !course.fixed.contains(&directory.url))
             .filter_map(|directory| Some((&directory.url, directory.here.as_ref()?)))
             .collect();
         let set = made.into_iter().map(|(url, here)| async move {
             let set = sending.set_attributes(url, attributes_of(here)).await;
-            refused_or(set).map_err(|failure| failure.about(url))
+            let refused = refused_or(set).map_err(|failure| failure.about(url));
+            refused.map(|refused| refused.map(|failure| (url, failure.message().to_owned())))
         });
         let mut set = pin!(stream::iter(set).buffer_unordered(parallel));
         while let Some(set) = set.next().await {
-            if let Some(failure) = set? {
-                refused = (refused.0 + 1, Some(failure));
-            }
+            refused.extend(set?);
         }
     }
-    if let Some(failure) = refused.1
+    if let Some((url, why)) = refused.first()
         && !course.is_quiet
     {
-        let why = failure.message();
+        let others = match refused.len() - 1 {
+            0 => String::new(),
+            1 => " and of another directory".to_owned(),
+            others => format!(" and of {others} other directories"),
+        };
         screen::say(format_args!(
-            "mpquic: time and permissions of {} stay as the server set them: {why}",
-            count(refused.0, "directory")
+            "mpquic: time and permissions of {url}{others} stay as the server set them: {why}"
         ));
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use mpquic_tokio::Connection;
 use sha2::Digest;
@@ -42,6 +42,10 @@ use crate::text::percent::percent_decode;
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
 
+/// The reasons for which `mpquic serve` may refuse the time and permissions of a directory.
+const OF_DIRECTORY: &str = "`mpquic serve` changes no directory behind a link, of another owner, or that `--allow` \
+                            names as a prefix or does not permit to the client";
+
 /// The common part of all files.
 pub(crate) struct Sending<'a> {
     pub(crate) sessions: &'a Sessions<'a>,
@@ -59,6 +63,8 @@ pub(crate) struct Sending<'a> {
     /// The uploads that the next run can go on with.
     pub(crate) unfinished: Unfinished,
     pub(crate) total: Total,
+    /// The number of the last connection whose break the user was told: many files may be sent over one connection.
+    pub(crate) told: AtomicU64,
 }
 
 /// What was sent.
@@ -70,13 +76,23 @@ pub(crate) struct Total {
     pub(crate) before: AtomicU64,
 }
 
+/// What became of a wanted directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    New,
+    /// It exists.
+    Old,
+    /// It exists, and the server lets the client change neither its time nor its permissions.
+    Fixed,
+}
+
 /// The tries of one file.
 struct Tries {
     retry: Retry,
     /// The furthest byte that was sent.
     reached: Reached,
-    /// True after the first connection.
-    connected: bool,
+    /// The number of the last connection; 0 before the first connection.
+    connection: u64,
     /// The upload that the server lets resume.
     begun: Option<Begun>,
 }
@@ -87,7 +103,7 @@ impl Tries {
         Self {
             retry: Retry::new(limit, now),
             reached: Reached::new(0, now),
-            connected: false,
+            connection: 0,
             begun: None,
         }
     }
@@ -130,12 +146,12 @@ impl Sending<'_> {
         }
     }
 
-    /// Makes a directory; false if it exists.
-    pub(crate) async fn make_directory(&self, directory: &Directory) -> Result<bool, Failure> {
+    /// Makes a directory, unless it exists.
+    pub(crate) async fn make_directory(&self, directory: &Directory) -> Result<Made, Failure> {
         let mut tries = Tries::new(self.retry);
         loop {
             let failed = match self.try_to_make(&mut tries, directory).await {
-                Ok(is_new) => return Ok(is_new),
+                Ok(made) => return Ok(made),
                 Err(failed) => failed,
             };
             let url = &directory.url;
@@ -155,6 +171,10 @@ impl Sending<'_> {
                 Ok(()) => return Ok(()),
                 Err(failed) => failed,
             };
+            let is_directory = url.path().ends_with('/');
+            if is_directory && failed.status == Some(StatusCode::FORBIDDEN) {
+                return Err(failed.failure.and(Some(OF_DIRECTORY.to_owned())));
+            }
             self.next_try(&mut tries, failed, url, true).await?;
         }
     }
@@ -221,13 +241,16 @@ impl Sending<'_> {
         url: &Uri,
         may_repeat: bool,
     ) -> Result<(), Failure> {
-        let next = match failed.is_temporary && tries.connected && may_repeat {
+        let next = match failed.is_temporary && tries.connection > 0 && may_repeat {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
         let hopeless = || failed.failure.clone().and(self.hint(failed.status, url));
         let (pause, is_first) = next.ok_or_else(hopeless)?;
-        if is_first && !self.quiet {
+        // An answer concerns one file. Any other failure concerns each file of the connection.
+        let is_news = failed.status.is_some()
+            || self.told.fetch_max(tries.connection, Relaxed) < tries.connection;
+        if is_first && is_news && !self.quiet {
             let why = failed.failure.message();
             screen::say(format_args!("mpquic: {url}: {why}; trying again"));
         }
@@ -250,14 +273,14 @@ impl Sending<'_> {
         url: &Uri,
     ) -> Result<(Connected, http3::Client), Unsent> {
         let connected = self.sessions.connection(url).await?;
-        tries.connected = true;
+        tries.connection = connected.number;
         match connected.clients.established().await? {
             AnyClient::Http(client) => Ok((connected, client)),
             AnyClient::Hq(_) => Err(Failure::other("the server does not speak HTTP/3").into()),
         }
     }
 
-    async fn try_to_make(&self, tries: &mut Tries, directory: &Directory) -> Result<bool, Unsent> {
+    async fn try_to_make(&self, tries: &mut Tries, directory: &Directory) -> Result<Made, Unsent> {
         let (_connected, client) = self.client(tries, &directory.url).await?;
         let method = Method::from_bytes(b"MKCOL").map_err(Failure::other)?;
         let mut ask = Ask {
@@ -269,12 +292,17 @@ impl Sending<'_> {
         if let Some(metadata) = here.and_then(|here| std::fs::metadata(here).ok()) {
             Attributes::of_file(&metadata).add_to(&mut ask.fields);
         }
-        match self.ask(&client, &ask).await {
-            Ok(_) => Ok(true),
+        let mut is_changeable = true;
+        let look = |fields: &HeaderMap| is_changeable = may_allow(&Method::PATCH, fields);
+        match self.ask_and_look(&client, &ask, look).await {
+            Ok(_) => Ok(Made::New),
             // RFC 4918 section 9.3.1: something is there.
             Err(error) if error.status() == Some(StatusCode::METHOD_NOT_ALLOWED) => {
+                if !is_changeable {
+                    return Ok(Made::Fixed);
+                }
                 self.check_directory(&client, &directory.url).await?;
-                Ok(false)
+                Ok(Made::Old)
             }
             Err(error) => Err(error.into()),
         }
@@ -299,9 +327,21 @@ impl Sending<'_> {
 
     /// Sends a request without a body, and gives the fields of the answer.
     async fn ask(&self, client: &http3::Client, ask: &Ask) -> Result<HeaderMap, RequestError> {
+        self.ask_and_look(client, ask, |_| {}).await
+    }
+
+    /// The same. `look` gets the fields of an answer that refuses the request.
+    async fn ask_and_look(
+        &self,
+        client: &http3::Client,
+        ask: &Ask,
+        look: impl FnOnce(&HeaderMap),
+    ) -> Result<HeaderMap, RequestError> {
         let answered = async {
             let mut request = client.put(ask, None).await?;
-            request.finish().await
+            let finished = request.finish().await;
+            request.refused().map(look);
+            finished
         };
         let answered = tokio::time::timeout(self.stall, answered).await;
         answered.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs())))
@@ -511,6 +551,14 @@ impl From<Failure> for Unsent {
             failure,
         }
     }
+}
+
+/// True unless an answer with these fields lists the allowed methods without this one.
+fn may_allow(method: &Method, fields: &HeaderMap) -> bool {
+    let lists = fields.get_all(ALLOW).into_iter();
+    let mut lists = lists.filter_map(|list| list.to_str().ok()).peekable();
+    let is_it = |name: &str| name.trim() == method.as_str();
+    lists.peek().is_none() || lists.any(|list| list.split(',').any(is_it))
 }
 
 /// The reason for which `mpquic serve` may refuse a file with this status, and the option of the server that lets it take

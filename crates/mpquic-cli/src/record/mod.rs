@@ -17,7 +17,7 @@ use crate::client::session::{Purpose, Sessions, leave};
 use crate::options::Alpn;
 use crate::options::origin::listed;
 use crate::options::reach::{Reach, Stall};
-use crate::paths::{Start, starts};
+use crate::paths::{Start, none_left, starts};
 use crate::perf::args::{parse_seconds, parse_server};
 use crate::perf::datagram::{FIELDS, Tally};
 use crate::perf::stream::{Client, HEADER};
@@ -98,7 +98,7 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
     let addresses = sessions.addresses(server).await;
     let addresses = addresses.map_err(|failure| failure.about(server))?;
     let starts = starts(&args.reach, listed.clone(), &addresses).into_iter();
-    let starts: Vec<_> = starts.filter(|start| start.left_out.is_none()).collect();
+    let (starts, left_out): (Vec<_>, Vec<_>) = starts.partition(|it| it.left_out.is_none());
     let mut recordings = Vec::new();
     let mut failure = None;
     for start in &starts {
@@ -123,9 +123,10 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
     match (recordings.is_empty(), failure) {
         (false, _) => Ok(recordings),
         (true, Some(failure)) => Err(failure.about(server)),
-        (true, None) => Err(Cause::Connect
-            .failed("no address of this machine leads there; see --local and `mpquic paths`")
-            .about(server)),
+        (true, None) => {
+            let left_out = left_out.iter().filter_map(|it| it.left_out.as_deref());
+            Err(Cause::Connect.failed(none_left(left_out)).about(server))
+        }
     }
 }
 

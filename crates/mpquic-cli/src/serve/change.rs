@@ -113,6 +113,11 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
         UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
         UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
         UploadError::IsFile => (StatusCode::CONFLICT, "a file has that name\n"),
+        // The target may be in the directory of another user.
+        UploadError::IsLink => (
+            StatusCode::FORBIDDEN,
+            "a link has that name, and the target of a link keeps its time and permissions\n",
+        ),
         UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload or file\n"),
         UploadError::OtherVersion => (
             StatusCode::PRECONDITION_FAILED,

@@ -10,9 +10,11 @@ use http::header::{
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode, response};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, response};
 
+use crate::files::attributes::ATTRIBUTES;
 use crate::files::directory_page::{Form, Page};
+use crate::files::resuming::PARTIAL;
 use crate::files::selection::{Selection, Version};
 use crate::files::{LISTING_MEMORY, OpenContent, OpenError, is_well_formed, path_of};
 use crate::process::clock;
@@ -28,6 +30,9 @@ use crate::text::times;
 /// The media type of lists for programs.
 const JSON: &str = "application/json";
 const PDF: &str = "application/pdf";
+/// The methods of a server that takes files.
+const METHODS: &str = "GET, HEAD, PUT, PATCH, MKCOL";
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 /// The file that represents a directory, if it exists.
 const INDEX: &str = "index.html";
 
@@ -125,15 +130,7 @@ impl<E: Exchange> Answer<'_, E> {
         let takes_files = self.session.source.max_upload().is_some();
         let change = Change::of(self.request).filter(|_| takes_files);
         if !matches!(*method, Method::GET | Method::HEAD) && change.is_none() {
-            let (allowed, told) = match takes_files {
-                true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
-                false => (
-                    "GET, HEAD",
-                    "only GET and HEAD, as the server runs without --allow-put\n",
-                ),
-            };
-            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
-            return self.text(response, told).await;
+            return self.unknown(takes_files).await;
         }
         if !is_well_formed(self.request.uri().path()) {
             let response = status(StatusCode::BAD_REQUEST);
@@ -158,6 +155,27 @@ impl<E: Exchange> Answer<'_, E> {
             Some(change) => self.change(&change, body, (&open, &since)).await,
             None => open.keep(self.read(&open)).await,
         }
+    }
+
+    /// Refuses a request with a method that the server does not answer, or with a content that the method does not take.
+    async fn unknown(&mut self, takes_files: bool) -> Result<(), Refusal> {
+        if takes_files && self.request.method() == Method::PATCH {
+            let kinds = format!("{ATTRIBUTES}, {PARTIAL}");
+            let response = status(StatusCode::UNSUPPORTED_MEDIA_TYPE).header(ACCEPT_PATCH, &kinds);
+            let told = format!(
+                "PATCH takes {ATTRIBUTES}, and {PARTIAL} at the URL of an unfinished upload\n"
+            );
+            return self.text(response, &told).await;
+        }
+        let (allowed, told) = match takes_files {
+            true => (METHODS, "only GET, HEAD, PUT, PATCH and MKCOL\n"),
+            false => (
+                "GET, HEAD",
+                "only GET and HEAD, as the server runs without --allow-put\n",
+            ),
+        };
+        let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
+        self.text(response, told).await
     }
 
     /// Refuses a request for lack of rights, with the scheme of credentials or the time to wait.
@@ -227,7 +245,10 @@ impl<E: Exchange> Answer<'_, E> {
         let taken = change
             .run(client, self.request, (&mut self.exchange, body), open)
             .await?;
-        let response = taken.add_fields(status(taken.status()));
+        let mut response = taken.add_fields(status(taken.status()));
+        if taken.status() == StatusCode::METHOD_NOT_ALLOWED {
+            response = response.header(ALLOW, self.allowed_there());
+        }
         match taken.told() {
             Some(told) => self.text(response, &told).await,
             None => {
@@ -235,6 +256,30 @@ impl<E: Exchange> Answer<'_, E> {
                 self.finish().await
             }
         }
+    }
+
+    /// The methods that the client may use for the file or directory with the name that MKCOL asks for.
+    fn allowed_there(&self) -> String {
+        let path = self.request.uri().path();
+        let Session {
+            rights,
+            caller,
+            client,
+            ..
+        } = self.session;
+        let may = |deed| {
+            let fields = self.request.headers();
+            rights.look(caller, *client, fields, (deed, path)).is_ok()
+        };
+        let (may_read, may_write) = (may(Deed::Read), may(Deed::Write));
+        let methods = [
+            ("GET", may_read),
+            ("HEAD", may_read),
+            ("PUT", may_write && !path.ends_with('/')),
+            ("PATCH", may_write),
+        ];
+        let methods = methods.into_iter().filter(|(_, is_allowed)| *is_allowed);
+        methods.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
     }
 
     /// True for programs that read the lists of directories.
@@ -464,322 +509,4 @@ fn with_slash(path: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::sync::Arc;
-
-    use http::header::{IF_NONE_MATCH, RANGE};
-
-    use super::*;
-    use crate::files::file_state::FileState;
-    use crate::files::{Content, Directory, OpenError, Source};
-    use crate::serve::access_log::{AccessLog, Format};
-    use crate::serve::limits::{self, Limits, Shared};
-    use crate::serve::observer::Observer;
-    use crate::serve::rights::{Caller, Rights, RightsArgs, Table};
-    use crate::serve::send_file::Outlet;
-
-    /// What became of an answer.
-    #[derive(Default)]
-    struct Sent {
-        head: Option<Response<()>>,
-        body: Vec<u8>,
-        /// The client wants no more after the head and so many bytes.
-        unwanted_after: Option<usize>,
-        is_finished: bool,
-    }
-
-    impl Outlet for Sent {
-        async fn writable(&mut self) -> Result<usize, Refusal> {
-            Ok(1000)
-        }
-
-        async fn stopped(&mut self) -> Refusal {
-            std::future::pending().await
-        }
-
-        fn is_cancelled(&mut self) -> bool {
-            let unwanted_after = self.unwanted_after.unwrap_or(usize::MAX);
-            self.head.is_some() && self.body.len() >= unwanted_after
-        }
-
-        async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
-            self.body.extend_from_slice(&piece.split_off(0));
-            Ok(())
-        }
-    }
-
-    impl Exchange for Sent {
-        fn protocol(&self) -> &'static str {
-            "HTTP/9"
-        }
-
-        async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
-            self.head = Some(head);
-            Ok(())
-        }
-
-        async fn finish(&mut self) -> Result<(), Refusal> {
-            self.is_finished = true;
-            Ok(())
-        }
-    }
-
-    struct Body(Option<Bytes>);
-
-    impl RequestBody for Body {
-        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
-            Ok(self.0.take())
-        }
-    }
-
-    /// A server of a directory that takes files, and its log.
-    fn session(directory: &std::path::Path, log: &std::path::Path) -> Session {
-        let address = [192, 0, 2, 1].into();
-        let source = Directory::new(directory, false).unwrap();
-        let log = AccessLog::open(log, Format::Common).unwrap();
-        Session {
-            source: Arc::new(source.max_upload(Some(1000))),
-            limits: limits::Client::new(Shared::new(Limits::default()), address).unwrap(),
-            observer: Observer::new(Some(log)),
-            client: address,
-            rights: Arc::new(Rights::open()),
-            caller: Caller::default(),
-        }
-    }
-
-    fn request(method: &str, target: &str, fields: &[(http::HeaderName, &str)]) -> Request<()> {
-        let mut request = Request::builder().method(method).uri(target);
-        for (name, value) in fields {
-            request = request.header(name, *value);
-        }
-        request.body(()).unwrap()
-    }
-
-    /// What a line says behind the date, of each request.
-    fn lines(session: &Session, log: &std::path::Path) -> Vec<String> {
-        session.observer.finish();
-        let text = fs::read_to_string(log).unwrap();
-        let lines = text.lines().map(|line| line.split_once("] ").unwrap().1);
-        lines.map(str::to_owned).collect()
-    }
-
-    #[tokio::test]
-    async fn status_and_sent_bytes_are_logged() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = tempfile::NamedTempFile::new().unwrap();
-        fs::write(directory.path().join("file"), "12345").unwrap();
-        fs::create_dir(directory.path().join("sub")).unwrap();
-        let session = session(directory.path(), log.path());
-        let tag = {
-            let file = fs::metadata(directory.path().join("file")).unwrap();
-            Version::new(&FileState::of(&file)).etag().unwrap()
-        };
-        let same = [(IF_NONE_MATCH, tag.to_str().unwrap())];
-        let listed = [(ACCEPT, "text/html, application/json;q=1")];
-        let all = [
-            ("GET", "/file?query", &[][..], 200, "12345", 5),
-            ("HEAD", "/file", &[], 200, "", 0),
-            ("GET", "/file", &same, 304, "", 0),
-            ("GET", "/file", &[(RANGE, "bytes=1-2")], 206, "23", 2),
-            (
-                "GET",
-                "/file",
-                &[(RANGE, "bytes=5-")],
-                416,
-                "the file is shorter\n",
-                20,
-            ),
-            ("GET", "/sub/", &listed, 200, "[]", 2),
-            ("HEAD", "/sub/", &listed, 200, "", 0),
-            (
-                "GET",
-                "/sub",
-                &[],
-                301,
-                "see the same path with a slash\n",
-                31,
-            ),
-            ("GET", "/none", &[], 404, "not found\n", 10),
-            ("GET", "/%zz", &[], 400, "the path is not valid\n", 22),
-            ("PUT", "/new", &[], 201, "stored\n", 7),
-            ("PUT", "/new", &[], 204, "", 0),
-            ("MKCOL", "/made", &[], 201, "stored\n", 7),
-            (
-                "BREW",
-                "/file",
-                &[],
-                405,
-                "only GET, HEAD, PUT and MKCOL\n",
-                30,
-            ),
-        ];
-        let mut expected = Vec::new();
-        for (method, target, fields, status, body, bytes) in all {
-            let (mut sent, mut upload) = (Sent::default(), Body(Some("content".into())));
-            let request = request(method, target, fields);
-            answer(&session, &request, &mut sent, &mut upload)
-                .await
-                .unwrap();
-            let head = sent.head.unwrap();
-            let told = (
-                head.status().as_u16(),
-                String::from_utf8(sent.body).unwrap(),
-            );
-            assert_eq!(told, (status, body.to_owned()), "{method} {target}");
-            assert!(sent.is_finished && head.headers().contains_key(DATE));
-            expected.push(format!("\"{method} {target} HTTP/9\" {status} {bytes}"));
-        }
-        // A cancelled answer has no status, and the bytes of its beginning.
-        fs::write(directory.path().join("file"), [0; 40_000]).unwrap();
-        for (unwanted_after, bytes) in [(0, 0), (1, 16 << 10)] {
-            let mut unwanted = Sent {
-                unwanted_after: Some(unwanted_after),
-                ..Sent::default()
-            };
-            let request = request("GET", "/file", &[]);
-            let answered = answer(&session, &request, &mut unwanted, &mut Body(None)).await;
-            let told = (answered, unwanted.is_finished, unwanted.body.len());
-            assert_eq!(told, (Err(Refusal::Cancelled), false, bytes));
-            expected.push(format!("\"GET /file HTTP/9\" - {bytes}"));
-        }
-        assert_eq!(lines(&session, log.path()), expected);
-    }
-
-    #[tokio::test]
-    async fn users_have_rights_and_others_are_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let users = directory.path().join("users");
-        fs::write(&users, "basic alice:wonderland\nbasic bob:builder").unwrap();
-        fs::create_dir(directory.path().join("alice")).unwrap();
-        let mut session = session(directory.path(), log.path());
-        let rules = ["users:r:/", "alice:rw:/alice/"];
-        let args = RightsArgs {
-            credentials: Some(users),
-            allow: rules.map(|rule| rule.parse().unwrap()).to_vec(),
-            has_certificates: false,
-        };
-        session.rights = Arc::new(Rights::new(Table::read(&args, true).unwrap()));
-        let shown = |text: &str| {
-            let credential: mpquic_proxy::Credential = text.parse().unwrap();
-            credential.to_field().to_str().unwrap().to_owned()
-        };
-        let [alice, bob, wrong] = [
-            "basic alice:wonderland",
-            "basic bob:builder",
-            "basic bob:guess",
-        ]
-        .map(shown);
-        for (method, shown, expected) in [
-            ("PUT", &alice, 201),
-            ("GET", &alice, 200),
-            ("GET", &bob, 200),
-            ("PUT", &bob, 403),
-            ("GET", &wrong, 401),
-            ("PUT", &String::new(), 401),
-        ] {
-            let (mut sent, mut upload) = (Sent::default(), Body(Some("content".into())));
-            let fields = [(http::header::AUTHORIZATION, shown.as_str())];
-            let fields = if shown.is_empty() { &[][..] } else { &fields };
-            let request = request(method, "/alice/file", fields);
-            answer(&session, &request, &mut sent, &mut upload)
-                .await
-                .unwrap();
-            let head = sent.head.unwrap();
-            assert_eq!(head.status().as_u16(), expected, "{method} {shown}");
-            let asked = head.headers().get_all(WWW_AUTHENTICATE).iter().count();
-            assert_eq!(asked, if expected == 401 { 2 } else { 0 });
-        }
-        session.observer.finish();
-        let text = fs::read_to_string(log.path()).unwrap();
-        let users: Vec<_> = text
-            .lines()
-            .filter_map(|line| line.split(' ').nth(2))
-            .collect();
-        assert_eq!(users, ["alice", "alice", "bob", "bob", "-", "-"]);
-    }
-
-    /// Files that the server's user may not read.
-    struct Private;
-
-    impl Source for Private {
-        fn open(&self, _: &str) -> Result<Content, OpenError> {
-            Err(OpenError::Io(std::io::ErrorKind::PermissionDenied.into()))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_that_the_server_may_not_read_is_forbidden() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let mut session = session(directory.path(), log.path());
-        session.source = Arc::new(Private);
-        let (mut sent, mut upload) = (Sent::default(), Body(None));
-        let request = request("GET", "/file", &[]);
-        answer(&session, &request, &mut sent, &mut upload)
-            .await
-            .unwrap();
-        assert_eq!(sent.head.unwrap().status(), StatusCode::FORBIDDEN);
-    }
-
-    /// A page from a client must not act for its readers on the server's other pages.
-    #[tokio::test]
-    async fn browsers_open_files_of_clients_in_a_sandbox() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = tempfile::NamedTempFile::new().unwrap();
-        for name in ["page.html", "index.html", "picture.svg", "paper.pdf"] {
-            fs::write(directory.path().join(name), "<script>").unwrap();
-        }
-        let mut session = session(directory.path(), log.path());
-        for (takes_files, target, expected) in [
-            (true, "/page.html", Some("sandbox")),
-            (true, "/", Some("sandbox")),
-            (true, "/picture.svg", Some("sandbox")),
-            (true, "/paper.pdf", None),
-            (false, "/page.html", None),
-            (false, "/", None),
-        ] {
-            let source = Directory::new(directory.path(), false).unwrap();
-            session.source = Arc::new(source.max_upload(takes_files.then_some(1000)));
-            let (mut sent, mut upload) = (Sent::default(), Body(None));
-            let request = request("GET", target, &[]);
-            answer(&session, &request, &mut sent, &mut upload)
-                .await
-                .unwrap();
-            let head = sent.head.unwrap();
-            let policy = head.headers().get(CONTENT_SECURITY_POLICY);
-            let policy = policy.map(|policy| policy.to_str().unwrap());
-            assert_eq!(policy, expected, "{takes_files} {target}");
-            assert_eq!(head.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
-        }
-    }
-
-    #[test]
-    fn a_slash_is_added_and_no_other_host_is_named() {
-        for (path, expected) in [
-            ("/a", "/a/"),
-            ("//example.com", "/example.com/"),
-            ("/a%20b//c", "/a%20b/c/"),
-            ("/%2f%2fx", "/%2F%2Fx/"),
-        ] {
-            assert_eq!(with_slash(path), expected);
-        }
-    }
-
-    #[test]
-    fn media_types_of_names() {
-        for (path, expected) in [
-            ("/a.html", "text/html; charset=utf-8"),
-            ("/", "text/html; charset=utf-8"),
-            ("/x/A.TXT", "text/plain; charset=utf-8"),
-            ("/a%2ejson", "application/json"),
-            ("/a.png", "image/png"),
-            ("/video.mp4", "video/mp4"),
-            ("/none", "application/octet-stream"),
-            ("/.html", "application/octet-stream"),
-        ] {
-            assert_eq!(media_type(path), expected, "{path}");
-        }
-    }
-}
+mod tests;

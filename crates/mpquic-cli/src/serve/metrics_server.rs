@@ -80,8 +80,13 @@ async fn answer(mut stream: TcpStream, told: &Told, ending: bool) -> io::Result<
             "only GET and HEAD\n".to_owned(),
         ),
     };
+    // RFC 9110 section 15.5.6.
+    let allow = match status.starts_with("405") {
+        true => "Allow: GET, HEAD\r\n",
+        false => "",
+    };
     let mut answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}\
          Cache-Control: no-store\r\nConnection: close\r\n\r\n",
         body.len()
     );
@@ -192,6 +197,7 @@ mod tests {
         let request = format!("POST /health HTTP/1.1{end}");
         let answer = answer_to(address, request.as_bytes(), false).await;
         assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
+        assert!(answer.contains("\r\nAllow: GET, HEAD\r\n"), "{answer}");
         assert!(answer.ends_with("\r\n\r\nonly GET and HEAD\n"), "{answer}");
         // A client that stops early gets an answer, and so does a client with too long a request.
         let answer = answer_to(address, b"GET /health", true).await;

@@ -24,6 +24,7 @@ mod proxy_survival;
 #[cfg(target_os = "linux")]
 mod proxy_tun;
 mod put;
+mod put_told;
 mod qlog;
 mod rate;
 mod record;

@@ -229,7 +229,7 @@ async fn http_proxy_answers_of_the_entrance() {
     assert_eq!(status, 204);
     let (response, _) = client.ask("POST", "/new", &[]).await;
     assert_eq!(response.status(), 405);
-    assert_eq!(response.headers()["allow"], "GET, HEAD, PUT, MKCOL");
+    assert_eq!(response.headers()["allow"], "GET, HEAD, PUT, PATCH, MKCOL");
 }
 
 /// RFC 4918 section 9.3.

@@ -99,3 +99,44 @@ async fn a_path_is_tried_again_when_routes_change() -> TestResult {
     assert_eq!(elapsed, gone + 3 * DELAY);
     Ok(())
 }
+
+/// A socket that is bound to an interface without a route loses datagrams, and the kernel reports no error. A new route
+/// opens the path at once, not at the next time of its validation.
+#[cfg(feature = "interfaces")]
+#[tokio::test(start_paused = true)]
+async fn a_path_without_an_answer_is_tried_again_when_routes_change() -> TestResult {
+    for waited in [300, 1200, 2200] {
+        let pair = Pair::with_paths(2)?;
+        pair.at_client[1].silence(true);
+        let (a, _b) = pair.connect_over(1).await?;
+        sleep(Duration::from_millis(waited)).await;
+        assert_eq!(a.path_stats()[1].state, PathState::Validating, "{waited}");
+        pair.at_client[1].silence(false);
+        let start = Instant::now();
+        crate::local_addresses::retry(&pair.client.state);
+        a.wait_for_paths(2).await?;
+        let took = start.elapsed();
+        assert!(took <= 6 * DELAY, "{waited}: {took:?}");
+    }
+    Ok(())
+}
+
+/// The same for a path that has carried data: its probes come ever more rarely.
+#[cfg(feature = "interfaces")]
+#[tokio::test(start_paused = true)]
+async fn a_silent_path_is_probed_when_routes_change() -> TestResult {
+    let (pair, a, b) = warm(2).await?;
+    pair.at_client[1].silence(true);
+    transfer(&a, &b, MUCH).await?;
+    sleep(Duration::from_millis(2300)).await;
+    assert_eq!(a.path_stats()[1].state, PathState::Suspect);
+    pair.at_client[1].silence(false);
+    let mut events = a.path_events();
+    let start = Instant::now();
+    crate::local_addresses::retry(&pair.client.state);
+    let event = timeout(Duration::from_secs(10), events.next()).await?;
+    assert!(matches!(event, Some(PathEvent::Recovered(_))), "{event:?}");
+    let took = start.elapsed();
+    assert!(took <= 3 * DELAY, "{took:?}");
+    Ok(())
+}

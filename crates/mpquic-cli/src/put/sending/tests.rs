@@ -49,6 +49,7 @@ fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
         notes: None,
         unfinished: Unfinished::default(),
         total: Total::default(),
+        told: AtomicU64::new(0),
     }
 }
 
@@ -107,7 +108,7 @@ async fn only_temporary_failures_are_retried() {
     let mut tries = Tries::new(sending.retry);
     let next = sending.next_try(&mut tries, unsent(true), &url, true);
     assert_eq!(next.await.unwrap_err().message(), "lost", "never connected");
-    tries.connected = true;
+    tries.connection = 1;
     for (is_temporary, may_repeat) in [(false, true), (true, false)] {
         let next = sending.next_try(&mut tries, unsent(is_temporary), &url, may_repeat);
         assert!(next.await.is_err());
@@ -125,11 +126,59 @@ async fn only_temporary_failures_are_retried() {
     }
     sending.quiet = true;
     let mut tries = Tries::new(sending.retry);
-    tries.connected = true;
+    tries.connection = 1;
     let next = sending.next_try(&mut tries, unsent(true), &url, true);
     next.await.unwrap();
     assert_eq!(heard.take(), ["", ""]);
     assert_eq!(tries.retry.count, 1);
+}
+
+/// Requests of many files fail with their connection. An answer concerns its file alone.
+#[tokio::test(start_paused = true)]
+async fn the_break_of_a_connection_is_told_once() {
+    let url = Uri::from_static("https://host/file");
+    let reach = crate::testing::reach(&["--insecure"]);
+    let look = Purpose::look(&url, &[Alpn::H3]);
+    let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+    let sending = sending(&sessions, Duration::from_secs(1));
+    let lost = || Unsent::from(RequestError::Gone);
+    let busy = || Unsent::from(RequestError::Status(StatusCode::SERVICE_UNAVAILABLE));
+    let heard = Heard::begin();
+    for (connection, failed, lines) in [
+        (1, lost(), 1),
+        (1, lost(), 0),
+        (1, busy(), 1),
+        (1, busy(), 1),
+        (2, lost(), 1),
+        // A request that began early fails late.
+        (1, lost(), 0),
+        (2, lost(), 0),
+    ] {
+        let mut tries = Tries::new(sending.retry);
+        tries.connection = connection;
+        let next = sending.next_try(&mut tries, failed, &url, true);
+        next.await.unwrap();
+        let [_, said] = heard.take();
+        assert_eq!(said.lines().count(), lines, "{connection}: {said}");
+    }
+}
+
+#[test]
+fn an_answer_may_name_the_allowed_methods() {
+    for (lists, expected) in [
+        (&[][..], true),
+        (&["GET, HEAD, PATCH"], true),
+        (&["GET", "HEAD,PATCH"], true),
+        (&["GET, HEAD"], false),
+        (&[""], false),
+        (&["GET, PATCHES"], false),
+    ] {
+        let mut fields = HeaderMap::new();
+        for list in lists {
+            fields.append(ALLOW, list.parse().unwrap());
+        }
+        assert_eq!(may_allow(&Method::PATCH, &fields), expected, "{lists:?}");
+    }
 }
 
 /// Losses on the way are temporary; refusals are not.
@@ -240,7 +289,7 @@ async fn bytes_sent_before_a_failure_count() {
     let tried = sending.attempt(&mut tries, &flow, &mut body);
     let (tried, ()) = soon(async { tokio::join!(tried, lost) }).await;
     assert!(tried.is_err_and(|unsent| unsent.is_temporary));
-    assert!(tries.connected && tries.reached.at > began);
+    assert!(tries.connection == 1 && tries.reached.at > began);
     assert_eq!(sending.total.bytes.load(Relaxed), 0);
 }
 
@@ -394,7 +443,7 @@ async fn a_directory_is_asked_for_again_if_the_connection_is_lost() {
             () = serve => unreachable!("it does not end"),
         }
     });
-    assert!(made.await.unwrap());
+    assert_eq!(made.await.unwrap(), Made::New);
     assert!(directory.path().join("new").is_dir());
     let [_, said] = heard.take();
     assert!(said.ends_with("; trying again\n"), "{said}");
