@@ -537,6 +537,43 @@ mod tests {
         }
     }
 
+    /// A server that sends the explanation and no end of it: `part` once, or all the time.
+    #[tokio::test]
+    async fn an_explanation_without_an_end_is_cut() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        for (part, again, told) in [("no room", false, ": no room"), ("yyyyyyyy", true, "")] {
+            let (server, served, _draining) = Served::listen(Alpn::H3);
+            let written = Arc::new(AtomicUsize::new(0));
+            let count = written.clone();
+            tokio::spawn(async move {
+                let connection = server.accept().await.unwrap().await.unwrap();
+                let (mut send, _recv) = connection.accept_bi().await.unwrap();
+                // RFC 9204 section 4.5 and appendix A: the status, and text/plain. Then a DATA frame of 2^30 - 1 bytes.
+                let fields = b"\0\0\x5f\x09\x03413\xf5";
+                let head = [&[1, fields.len() as u8], &fields[..], b"\0\xbf\xff\xff\xff"].concat();
+                send.write_all(&head).await.unwrap();
+                send.write_all(part.as_bytes()).await.unwrap();
+                let more = part.repeat(8 << 10);
+                while again && send.write_all(more.as_bytes()).await.is_ok() {
+                    count.fetch_add(more.len(), Ordering::Relaxed);
+                }
+                std::future::pending::<()>().await;
+            });
+            let connection = served.connect(1 << 20).await;
+            let client = Client::new(connection, false, std::future::pending());
+            let client = soon(client).await.unwrap();
+            let mut put = soon(client.put(&file(), None)).await.unwrap();
+            let refused = soon(put.finish()).await.unwrap_err();
+            let expected = format!("the server answered 413 Payload Too Large{told}");
+            assert_eq!(refused.to_string(), expected);
+            // The window of the client and the buffer of the server.
+            let written = written.load(Ordering::Relaxed);
+            assert!(written <= 16 << 20, "{written} bytes");
+        }
+    }
+
     #[tokio::test]
     async fn body_fills_all_free_pieces() {
         const FILE: usize = 500_000;

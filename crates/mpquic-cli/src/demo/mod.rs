@@ -25,7 +25,7 @@ use crate::get::download::{Download, Treatment};
 use crate::get::left::Left;
 use crate::get::note_key::NoteKey;
 use crate::get::sink::Destination;
-use crate::options::trust::{Trust, Verifier};
+use crate::options::trust::{Checked, Trust, Verifier};
 use crate::options::{Alpn, TlsArgs};
 use crate::process::failure::Failure;
 use crate::process::screen;
@@ -88,6 +88,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         left: Left::default(),
         // Nothing is written to files.
         key: Arc::new(NoteKey::at(None)),
+        checked: Checked::Certificate,
         quiet: args.json,
         resume: false,
         replace: true,

@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 use crate::files::file_state::FileState;
 use crate::process::clock;
 
-/// Most bytes of the kept names. A longer directory is read for each page.
+/// Most bytes of the kept names of all directories. A longer directory is read for each page.
 const MOST: usize = 16 << 20;
 /// Most readings.
 const MOST_READINGS: usize = 64;
@@ -52,6 +52,8 @@ pub(crate) struct RecentNames {
     /// Held during a reading, so the names of few directories are in memory.
     is_reading: Mutex<()>,
     settled: Duration,
+    /// Most bytes of the kept names.
+    most: usize,
     #[cfg(test)]
     count: std::sync::atomic::AtomicUsize,
 }
@@ -62,6 +64,7 @@ impl Default for RecentNames {
             readings: Mutex::default(),
             is_reading: Mutex::default(),
             settled: SETTLED,
+            most: MOST,
             #[cfg(test)]
             count: 0.into(),
         }
@@ -109,7 +112,7 @@ impl RecentNames {
             }
             bytes += cost(&name);
             match &mut names {
-                Some(names) if bytes <= MOST => names.push(name),
+                Some(names) if bytes <= self.most => names.push(name),
                 _ => {
                     (names, bytes) = (None, 0);
                     break;
@@ -146,7 +149,7 @@ impl RecentNames {
         let mut readings = self.readings();
         readings.push(reading);
         while readings.len() > MOST_READINGS
-            || readings.iter().map(|reading| reading.bytes).sum::<usize>() > MOST
+            || readings.iter().map(|reading| reading.bytes).sum::<usize>() > self.most
         {
             readings.remove(0);
         }
@@ -222,6 +225,27 @@ mod tests {
         let recent = RecentNames::default();
         assert!(recent.of(&directory, |_| true).unwrap().is_none());
         assert_eq!(count(&recent), 0);
+    }
+
+    #[test]
+    fn a_directory_with_too_many_names_is_not_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
+        for number in 0..5 {
+            File::create(root.path().join(format!("{number}"))).unwrap();
+        }
+        tick();
+        let one = cost(OsStr::new("0"));
+        for (most, is_kept) in [(5 * one, true), (5 * one - 1, false)] {
+            let recent = RecentNames {
+                most,
+                ..RecentNames::settled()
+            };
+            let names = recent.of(&directory, |_| true).unwrap();
+            assert_eq!(names.is_some(), is_kept);
+            let bytes: usize = recent.readings().iter().map(|kept| kept.bytes).sum();
+            assert_eq!(bytes, if is_kept { most } else { 0 });
+        }
     }
 
     #[test]

@@ -470,6 +470,14 @@ mod tests {
             assert_eq!(fs::read(&secret).unwrap(), b"kept");
             assert_eq!(fs::read(directory.path().join("link")).unwrap(), b"new");
         }
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            let pipe = directory.path().join("pipe");
+            mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+            let refused = create(directory.path(), "pipe").unwrap_err();
+            assert!(matches!(refused, UploadError::Forbidden));
+        }
     }
 
     #[test]
@@ -690,6 +698,36 @@ mod tests {
         let refused = rename_to_new(&dir, "aside", "new".as_ref());
         assert!(matches!(refused, Err(UploadError::OtherVersion)));
         assert_eq!(fs::read(path("new")).unwrap(), b"1");
+        // The server's look was before the other program's change.
+        let mut upload = Upload::create(place(directory.path(), "new"), None).unwrap();
+        upload.write(b"3").unwrap();
+        let refused = upload.finish_if(true, || Ok(()));
+        assert!(matches!(refused, Err(UploadError::OtherVersion)));
+        assert_eq!(fs::read(path("new")).unwrap(), b"1");
+    }
+
+    /// Otherwise a client could store more than its quota by replacing files of others.
+    #[test]
+    fn a_replaced_file_refills_no_quota() {
+        let directory = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(directory.path().to_owned(), u64::MAX);
+        uploads.set_quota(NAME + 10);
+        let store = |who: &str| {
+            let place = Place {
+                uploads: uploads.clone(),
+                taker: Some(Taker::User(who.into())),
+                ..place(directory.path(), "file")
+            };
+            let mut upload = Upload::create(place, None)?;
+            upload.write(&[0; 10])?;
+            upload.finish().map(|_| ())
+        };
+        for who in ["alice", "bob"] {
+            store(who).unwrap();
+        }
+        for who in ["alice", "bob"] {
+            assert!(matches!(store(who), Err(UploadError::Full)), "{who}");
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub(crate) struct Get {
     /// two URLs with the same file name are refused]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,
-    /// Continue a FILE.part of an earlier `mpquic get` if the file on the server is unchanged;
-    /// otherwise start over
+    /// Continue a FILE.part of an earlier `mpquic get` if the file on the server is unchanged,
+    /// and if that run checked the server as strictly as this run; otherwise start over
     #[arg(long)]
     pub(crate) r#continue: bool,
     /// Fail, and keep no file, unless the file has this SHA-256

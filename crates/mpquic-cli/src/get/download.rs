@@ -23,6 +23,7 @@ use crate::get::note_key::NoteKey;
 use crate::get::part_file::{Keep, Version};
 use crate::get::sink::{Destination, Sink};
 use crate::options::Alpn;
+use crate::options::trust::Checked;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
@@ -60,6 +61,8 @@ pub(crate) struct Treatment {
     pub(crate) left: Left,
     /// The key of the notes beside parts.
     pub(crate) key: Arc<NoteKey>,
+    /// The check of servers.
+    pub(crate) checked: Checked,
 }
 
 impl Treatment {
@@ -131,6 +134,7 @@ impl<'a> Download<'a> {
             resume,
             replace,
             private,
+            checked,
             ..
         } = treatment;
         let key = treatment.key.clone();
@@ -142,6 +146,7 @@ impl<'a> Download<'a> {
                 replace,
                 private,
                 key: &key,
+                checked,
             };
             Sink::create(&to, &keep)
         });

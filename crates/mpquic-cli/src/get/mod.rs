@@ -187,6 +187,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             left: Left::default(),
             key: Arc::new(NoteKey::of_user()),
+            checked: args.reach.trust.trust().checked(),
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
             // A server chooses the names.

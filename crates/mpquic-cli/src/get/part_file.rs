@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::get::note_key::NoteKey;
 use crate::get::part_name::{Names, Note, claim, is_at, is_begun_note, not_followed};
 use crate::get::pieces::write_pieces;
+use crate::options::trust::Checked;
 use crate::process::state::rename_to_new;
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
@@ -33,6 +34,8 @@ pub(crate) struct Keep<'a> {
     pub(crate) private: bool,
     /// The key of notes.
     pub(crate) key: &'a NoteKey,
+    /// The check of the server. Parts of weaker checks are not continued.
+    pub(crate) checked: Checked,
 }
 
 /// The version of a file, as far as the server names it.
@@ -54,6 +57,7 @@ pub(crate) struct PartFile {
     note: Option<File>,
     url: String,
     key: NoteKey,
+    checked: Checked,
     replace: bool,
     /// The version of the part.
     version: Version,
@@ -97,6 +101,7 @@ impl PartFile {
             names: claimed.names,
             url: keep.url.to_owned(),
             key: keep.key.clone(),
+            checked: keep.checked,
             replace: keep.replace,
             version: Version::default(),
             bytes: 0,
@@ -130,6 +135,10 @@ impl PartFile {
     fn take_up(&mut self, note: Note) -> io::Result<Result<(), &'static str>> {
         if note.url != self.url {
             return Ok(Err("it is a part of something else"));
+        }
+        // Somebody on the way to that server could have sent the bytes.
+        if note.checked < self.checked {
+            return Ok(Err(note.checked.too_weak()));
         }
         if note.stamp.is_none() || note.bytes == 0 {
             return Ok(Err("nobody can tell which version it is of"));
@@ -241,6 +250,7 @@ impl PartFile {
             length: self.version.length,
             bytes: if is_useful { self.bytes } else { 0 },
             sha256: hex(&self.hash.clone().finalize()),
+            checked: self.checked,
         };
         let text = note.text(&self.key)?.filter(|_| self.owns_note());
         let Some(text) = text else {
@@ -397,6 +407,7 @@ mod tests {
             replace: true,
             private: false,
             key: NoteKey::known(),
+            checked: Checked::Nothing,
         }
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::get::note_key::NoteKey;
+use crate::options::trust::Checked;
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
@@ -40,6 +41,10 @@ pub(crate) struct Note {
     /// The number of written bytes, and their SHA-256.
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
+    /// The weakest check of a server that sent some of the bytes. A note without this field, as earlier versions wrote
+    /// notes, is of unchecked servers.
+    #[serde(default, skip_serializing_if = "Checked::is_nothing")]
+    pub(crate) checked: Checked,
 }
 
 /// A note as its file has it.
@@ -365,6 +370,7 @@ mod tests {
             length: None,
             bytes: 0,
             sha256: String::new(),
+            checked: Checked::FirstUse,
         };
         note.text(NoteKey::known()).unwrap().unwrap()
     }
@@ -441,6 +447,7 @@ mod tests {
             edited("\"stamp\":null", "\"stamp\":{\"etag\":\"\"}"),
             edited("\"length\":null", "\"length\":1"),
             edited("\"sha256\":\"\"", "\"sha256\":\"00\""),
+            edited("first-use", "certificate"),
             edited("\"code\":\"", "\"code\":\"0"),
         ];
         fs::write(&part, "forged").unwrap();

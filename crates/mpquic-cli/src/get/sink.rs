@@ -381,6 +381,7 @@ impl Output {
 mod tests {
     use super::*;
     use crate::get::note_key::NoteKey;
+    use crate::options::trust::Checked;
     use crate::text::stamp::Stamp;
 
     fn keep() -> Keep<'static> {
@@ -390,6 +391,7 @@ mod tests {
             replace: true,
             private: false,
             key: NoteKey::known(),
+            checked: Checked::Nothing,
         }
     }
 
@@ -617,6 +619,58 @@ mod tests {
         let received = sink.finish(None).await.unwrap();
         assert_eq!(received.sha256[..], Sha256::digest(b"half")[..]);
     }
+
+    /// Somebody on the way to an unchecked server can send any bytes, with the version of the true file. A part that a
+    /// download with a weaker check has continued is a part of this weaker check.
+    #[tokio::test]
+    async fn a_part_of_a_server_with_a_weaker_check_is_begun_anew() {
+        use Checked::{Certificate, FirstUse, Nothing};
+        let unchecked = "it is of a server whose certificate was not checked";
+        let met = "the certificate of its server was checked by --first-use only";
+        for (checks, useless) in [
+            (&[Nothing, Nothing][..], None),
+            (&[Nothing, FirstUse], Some(unchecked)),
+            (&[Nothing, Certificate], Some(unchecked)),
+            (&[FirstUse, Nothing], None),
+            (&[FirstUse, FirstUse], None),
+            (&[FirstUse, Certificate], Some(met)),
+            (&[Certificate, Nothing], None),
+            (&[Certificate, FirstUse], None),
+            (&[Certificate, Certificate], None),
+            (&[Certificate, Nothing, Certificate], Some(unchecked)),
+            (&[Certificate, FirstUse, Certificate], Some(met)),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let destination = Destination::File(directory.path().join("file"));
+            let (last, before) = checks.split_last().unwrap();
+            let open = |checked: &Checked| {
+                let keep = Keep {
+                    resume: true,
+                    checked: *checked,
+                    ..keep()
+                };
+                Sink::create(&destination, &keep).unwrap()
+            };
+            for checked in before {
+                let (mut sink, begun) = open(checked);
+                assert_eq!(begun.useless, None);
+                sink.set_version(version()).await.unwrap();
+                sink.write(Bytes::from_static(b"half")).await.unwrap();
+                sink.leave().await;
+            }
+            let (sink, begun) = open(last);
+            assert_eq!(begun.useless, useless, "{checks:?}");
+            let have = if useless.is_some() {
+                0
+            } else {
+                4 * before.len()
+            };
+            assert_eq!(begun.have, have as u64);
+            let received = sink.finish(None).await.unwrap();
+            assert_eq!(received.bytes, have as u64);
+        }
+    }
+
     /// Without a key, notes of this user and forged notes look alike.
     #[tokio::test]
     async fn without_a_key_nothing_is_left() {

@@ -13,6 +13,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
+use serde::{Deserialize, Serialize};
 
 use crate::process::failure::Failure;
 use crate::process::screen;
@@ -59,6 +60,45 @@ pub(crate) enum Trust {
     FirstUse,
     /// Every server.
     Anybody,
+}
+
+/// How strictly a client checks the certificate of a server, the weakest check first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Checked {
+    /// The client accepts any certificate: anybody on the way can be the server.
+    #[default]
+    Nothing,
+    /// The certificate is that of the first contact.
+    FirstUse,
+    /// The certificate is pinned, or a trusted authority has issued it.
+    Certificate,
+}
+
+impl Checked {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+
+    /// The reason why a download with a stricter check does not continue a part.
+    pub(crate) fn too_weak(self) -> &'static str {
+        match self {
+            Self::Nothing => "it is of a server whose certificate was not checked",
+            Self::FirstUse | Self::Certificate => {
+                "the certificate of its server was checked by --first-use only"
+            }
+        }
+    }
+}
+
+impl Trust {
+    pub(crate) fn checked(&self) -> Checked {
+        match self {
+            Self::System | Self::Authorities(_) | Self::Pin(_) => Checked::Certificate,
+            Self::FirstUse => Checked::FirstUse,
+            Self::Anybody => Checked::Nothing,
+        }
+    }
 }
 
 /// What a client shows: a certificate chain, and its key.

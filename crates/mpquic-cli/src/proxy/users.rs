@@ -240,6 +240,23 @@ mod tests {
             let field = line.parse::<Credential>().unwrap().to_field();
             assert_eq!(users.user(&field), Some(name));
         }
+        let others = tempfile::tempdir().unwrap();
+        let other = others.path().join("users");
+        let lines = ["alice", "bob"].map(|name| add(&other, name, None).unwrap().unwrap());
+        let [alice, bob] = lines
+            .each_ref()
+            .map(|line| line.rsplit_once(':').unwrap().1);
+        assert_ne!(alice, bob, "random passwords");
+        for name in ["carol", "dora"] {
+            add(&other, name, Some("same")).unwrap();
+        }
+        let text = fs::read_to_string(&other).unwrap();
+        let salt_of = |name: &str| {
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.contains(name)).unwrap();
+            line.split(':').nth(2).unwrap()
+        };
+        assert_ne!(salt_of("carol"), salt_of("dora"));
         remove(&path, "alice").unwrap();
         assert!(remove(&path, "alice").is_err());
         let field = line.parse::<Credential>().unwrap().to_field();

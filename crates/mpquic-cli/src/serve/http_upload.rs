@@ -584,12 +584,12 @@ mod tests {
             let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
             Broken(Pieces(pieces.collect()))
         };
-        let request = Request::put("/file")
-            .header("upload-complete", "?1")
-            .header("content-length", MOST)
-            .body(());
+        let begin = || {
+            let request = Request::put("/file").header("upload-complete", "?1");
+            request.header("content-length", MOST).body(()).unwrap()
+        };
         let mut interim = Interim::default();
-        let sent = run(request.unwrap(), &mut interim, &mut pieces(&[BATCH, 10])).await;
+        let sent = run(begin(), &mut interim, &mut pieces(&[BATCH, 10])).await;
         assert_eq!(sent.err(), Some(Refusal::Gone));
         let url: Uri = "https://host/file".parse().unwrap();
         let upload = resuming::offered(&url, &interim.0[0]).unwrap();
@@ -598,22 +598,27 @@ mod tests {
         let look = || Request::head(upload.clone()).body(()).unwrap();
         let looked = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
         assert!(matches!(looked, Taken::Part(StatusCode::NO_CONTENT, length) if length == there));
-        let rest = |offset: u64| {
+        let rest = |upload: &Uri, offset: u64| {
             let request = Request::patch(upload.clone()).header("content-type", PARTIAL);
             let request = request.header("upload-offset", offset);
             request.header("upload-complete", "?1").body(()).unwrap()
         };
-        let other = run(rest(1), &mut interim, &mut pieces(&[])).await.unwrap();
+        let other = run(rest(&upload, 1), &mut interim, &mut pieces(&[]))
+            .await
+            .unwrap();
         assert!(matches!(other, Taken::Part(StatusCode::CONFLICT, length) if length == there));
         // A rest that is too short completes no file.
-        let mut short = rest(there);
+        let mut short = rest(&upload, there);
         short.headers_mut().insert("content-length", 5.into());
         let short = run(short, &mut interim, &mut pieces(&[5])).await.unwrap();
         assert_eq!(short.status(), StatusCode::BAD_REQUEST);
         assert!(!directory.path().join("file").exists());
         let left = MOST - BATCH - 10;
         let mut body = Pieces(VecDeque::from([vec![b'y'; left].into()]));
-        let (request, change) = (rest(there), Change::of(&rest(there)).unwrap());
+        let (request, change) = (
+            rest(&upload, there),
+            Change::of(&rest(&upload, there)).unwrap(),
+        );
         let open = session.limits.open_file(None).await.unwrap();
         let through = (&mut interim, &mut body);
         let since = session.rights.now();
@@ -628,16 +633,24 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 
         // Of an upload that broke off at once, nothing is kept.
-        let request = Request::put("/file")
-            .header("upload-complete", "?1")
-            .header("content-length", MOST)
-            .body(());
-        let sent = run(request.unwrap(), &mut interim, &mut pieces(&[10])).await;
+        let sent = run(begin(), &mut interim, &mut pieces(&[10])).await;
         assert_eq!(sent.err(), Some(Refusal::Gone));
         let upload = resuming::offered(&url, &interim.0[1]).unwrap();
         let look = Request::head(upload).body(()).unwrap();
         let gone = run(look, &mut interim, &mut pieces(&[])).await.unwrap();
         assert_eq!(gone.status(), StatusCode::NOT_FOUND);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+
+        // A rest that announces no length must have the length of the first request.
+        let sent = run(begin(), &mut interim, &mut pieces(&[BATCH, 10])).await;
+        assert_eq!(sent.err(), Some(Refusal::Gone));
+        let upload = resuming::offered(&url, &interim.0[2]).unwrap();
+        let rest = rest(&upload, there);
+        let mut body = Pieces(VecDeque::from([vec![b'z'; 5].into()]));
+        let through = (&mut interim, &mut body);
+        let change = Change::of(&rest).unwrap();
+        let short = change.run(client, &rest, through, &open).await;
+        assert_eq!(short.unwrap().status(), StatusCode::BAD_REQUEST);
+        assert_eq!(fs::read(directory.path().join("file")).unwrap(), stored);
     }
 }

@@ -481,6 +481,29 @@ mod tests {
         assert!((0..1000).all(|_| unlimited.may_request()));
     }
 
+    /// Connections, rate and cancelled requests of an address are limited over all its connections.
+    #[tokio::test(start_paused = true)]
+    async fn limits_of_an_address_are_for_all_its_connections() {
+        let mut limits = Limits::default();
+        limits.address.connections = Some(2);
+        limits.address.rate = Some(Rate::mbit(8));
+        limits.address.cancelled = 3;
+        limits.address.cancelled_per_second = 0;
+        let shared = Shared::new(limits);
+        let begin = |address: &str| Client::new(shared.clone(), address.parse().unwrap());
+        let [first, second] = [(); 2].map(|()| begin("192.0.2.1").unwrap());
+        assert!(begin("192.0.2.1").is_none());
+        let other = begin("192.0.2.2").unwrap();
+        let start = Instant::now();
+        for _ in 0..5 {
+            first.pace(100_000).await;
+            second.pace(100_000).await;
+        }
+        assert!(is_about(start.elapsed(), Duration::from_secs(1)));
+        let cancelled = [&first, &second, &first, &second, &other].map(Client::on_cancelled);
+        assert_eq!(cancelled, [false, false, false, true, false]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn all_clients_share_a_rate() {
         let limits = Limits {

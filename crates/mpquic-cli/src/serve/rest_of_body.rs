@@ -7,7 +7,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::serve::change::RequestBody as _;
 
 /// Most bytes of a refused body that are read.
-const MOST: usize = 256 << 10;
+pub(crate) const MOST: usize = 256 << 10;
 /// How long a refused body is kept at most.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 

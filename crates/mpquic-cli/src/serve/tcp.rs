@@ -442,6 +442,8 @@ impl Body for Pieces {
 }
 
 #[cfg(test)]
+mod cancelled;
+#[cfg(test)]
 mod refused;
 
 /// A service whose connections are in memory, for the economy of attacks.

@@ -18,8 +18,13 @@ struct Get {
 
 impl Get {
     fn start(server: &Server, target: &Path, more: &[&str]) -> Self {
+        Self::start_trusting(&["--pin", &server.pin], server, target, more)
+    }
+
+    fn start_trusting(trust: &[&str], server: &Server, target: &Path, more: &[&str]) -> Self {
         let url = server.url("/file");
-        let child = mpquic(&["get", &url, "--insecure", "--json"])
+        let child = mpquic(&["get", &url, "--json"])
+            .args(trust)
             .args(more)
             .args(["-o", target.join("copy").to_str().unwrap()])
             .stdout(Stdio::piped())
@@ -52,7 +57,10 @@ impl Get {
 
 /// Kills a download of 8 MB of which about 3 MB are there, and noted.
 fn kill_one(server: &Server, target: &Path) {
-    let get = Get::start(server, target, &[]);
+    kill(Get::start(server, target, &[]), target);
+}
+
+fn kill(get: Get, target: &Path) {
     let note = target.join("copy.part.json");
     let noted = || -> Option<u64> {
         let note: serde_json::Value = serde_json::from_slice(&fs::read(&note).ok()?).ok()?;
@@ -245,7 +253,7 @@ fn download_continues_after_a_full_disk() {
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &[]);
     let copy = target.path().join("copy");
-    let tool = mpquic(&["get", &server.url("/file"), "--insecure", "-o"]);
+    let tool = mpquic(&["get", &server.url("/file"), "--pin", &server.pin, "-o"]);
     let output = std::process::Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh"])
         .arg(tool.get_program())
@@ -337,6 +345,8 @@ fn a_part_that_a_server_made_up_is_not_continued() {
         "length": content.len(),
         "bytes": forged.len(),
         "sha256": sha256(&forged),
+        "checked": "certificate",
+        "code": sha256(b"guessed"),
     });
     let planted = tempfile::tempdir().unwrap();
     fs::write(planted.path().join("copy.part"), forged).unwrap();
@@ -353,6 +363,25 @@ fn a_part_that_a_server_made_up_is_not_continued() {
     assert!(stderr(&output).contains(told), "{output:?}");
     assert!(fs::read(target.path().join("copy")).unwrap() == content);
     assert_eq!(reports(&output)[0].get("resumed_at"), None);
+}
+
+/// An attacker on the way to an unchecked server can send forged bytes with the version of the true file.
+#[test]
+fn a_part_of_an_unchecked_server_is_begun_anew_with_a_check() {
+    let content = data(8_000_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
+    let insecure = Get::start_trusting(&["--insecure"], &server, target.path(), &[]);
+    kill(insecure, target.path());
+    let server = fast(server, served.path());
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    let told = "the existing part cannot be continued, it is of a server whose certificate was not checked: \
+                starting over\n";
+    assert!(stderr(&output).contains(told), "{output:?}");
+    assert!(fs::read(target.path().join("copy")).unwrap() == content);
+    assert_eq!(reports(&output)[0].get("resumed_at"), None);
+    assert_eq!(names(target.path()), ["copy"]);
 }
 
 /// While the server sends it, the file changes: what is here is of no use, and the next run says so once.

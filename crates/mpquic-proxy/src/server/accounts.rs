@@ -362,6 +362,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn lookups_of_all_clients_are_bounded() {
+        let accounts = Accounts::new(usize::MAX);
+        let mut turns = Vec::new();
+        for client in 0..2 * ALL_LOOKUPS / LOOKUPS {
+            let taker = Taker::User(client.to_string().into());
+            let flow = (FlowKind::Tcp, Turns::Other);
+            let flow = accounts.begin(&taker, flow, 1).unwrap();
+            for _ in 0..LOOKUPS {
+                turns.extend(flow.lookup().now_or_never());
+            }
+            // tokio lets a task take 128 turns without a wait.
+            tokio::task::yield_now().await;
+        }
+        let lookups = turns.len() as u64;
+        assert!((ALL_LOOKUPS / 2..=ALL_LOOKUPS).contains(&lookups));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn account_without_flows_is_forgotten() {
         let accounts = Accounts::new(1000);
         for number in 0..3 * MANY {

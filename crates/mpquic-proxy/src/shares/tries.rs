@@ -222,6 +222,14 @@ mod tests {
             tries.on_success(address, "alice");
         }
         assert_eq!(tries.wait(address, "bob"), Some(FIRST));
+        // A success clears the failures of its own name, and no others.
+        let tries = Tries::default();
+        for _ in 0..FREE {
+            tries.on_failure(address, "bob");
+            tries.on_failure(address, "alice");
+            tries.on_success(address, "alice");
+        }
+        assert_eq!(tries.wait(address, "bob"), Some(2 * FIRST));
     }
 
     /// Many names are guessed from a shared address.

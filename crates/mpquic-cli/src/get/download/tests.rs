@@ -60,6 +60,7 @@ async fn transferred(answer: Answer, have: u64) -> (Result<(), String>, u64, u64
         replace: true,
         private: false,
         key: NoteKey::known(),
+        checked: Checked::Nothing,
     };
     let destination = Destination::Memory(memory.clone());
     let (mut sink, _) = Sink::create(&destination, &keep).unwrap();
@@ -115,6 +116,7 @@ async fn at_a_rate_less_is_read_at_a_time() {
             replace: true,
             private: false,
             key: NoteKey::known(),
+            checked: Checked::Nothing,
         };
         let (mut sink, _) = Sink::create(&Destination::Nowhere, &keep).unwrap();
         let (count, total) = (Count::default(), AtomicU64::new(0));
@@ -147,6 +149,7 @@ fn treatment() -> Treatment {
     Treatment {
         left: Left::default(),
         key: NoteKey::known().clone().into(),
+        checked: Checked::Nothing,
         quiet: true,
         resume: true,
         replace: true,

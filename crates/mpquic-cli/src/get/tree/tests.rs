@@ -8,6 +8,7 @@ use crate::get::left::Left;
 use crate::get::listed_name::LONGEST_NAME;
 use crate::get::note_key::NoteKey;
 use crate::options::Alpn;
+use crate::options::trust::Checked;
 use crate::process::screen::tests::Heard;
 use crate::serve::limits::Limits;
 use crate::testing::{Served, reach, soon};
@@ -104,6 +105,7 @@ fn plan() -> Plan {
         treatment: Treatment {
             left: Left::default(),
             key: NoteKey::known().clone().into(),
+            checked: Checked::Nothing,
             quiet: false,
             resume: true,
             replace: true,
@@ -435,6 +437,28 @@ async fn lists_without_an_end_are_given_up() {
         assert_eq!(said, format!("mpquic: {url}: {told}\n"));
         assert_eq!((failed.code(), asked.load(Relaxed)), (code, pages));
     }
+}
+
+#[tokio::test]
+async fn a_list_of_too_many_bytes_is_given_up() {
+    // RFC 9204 section 4.5 and appendix A: the status 200. Then a DATA frame, whose length has four bytes.
+    let length = (u32::try_from(MAX_LIST).unwrap() + 1) | 0x8000_0000;
+    let head = [&b"\x01\x03\0\0\xd9\0"[..], &length.to_be_bytes()].concat();
+    let served = Served::blunt(Alpn::H3, [head, vec![b' '; MAX_LIST + 1]].concat());
+    let target = tempfile::tempdir().unwrap();
+    let (url, reach) = (served.url("/"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let plan = plan();
+    let root = Place {
+        url: url.clone(),
+        path: target.path().join("here"),
+    };
+    let tree = tree(&plan, &sessions, root);
+    let pages = Pages::new(url.clone());
+    let failed = soon(tree.page(&pages, &tree.lists())).await;
+    let told = failed.err().unwrap().message().to_owned();
+    assert!(told.ends_with("it is longer than 16777216 bytes"), "{told}");
 }
 
 /// Links make no circle, but each directory doubles the copies of the next one.

@@ -150,6 +150,61 @@ async fn a_client_that_cancels_all_the_time_is_turned_away() {
     assert!(read <= most_read_in_vain(start), "{read} bytes");
 }
 
+/// A client that is turned away gains nothing by a new connection.
+#[tokio::test]
+async fn cancelled_requests_of_an_address_count_together() {
+    const ADDRESS: usize = 8;
+    let limits = Limits {
+        address: AddressLimits {
+            cancelled: ADDRESS as u32,
+            cancelled_per_second: 0,
+            ..AddressLimits::default()
+        },
+        ..Limits::default()
+    };
+    let served = Served::start(Anything::new(770_000), limits, Alpn::H3);
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        // The window is far smaller than an answer, so no request ends before its client cancels it.
+        let mut client = connect(&served, 1000).await;
+        for _ in 0..ADDRESS / 2 {
+            // The server may have closed this connection already.
+            let Ok(mut stream) = soon(client.request()).await else {
+                break;
+            };
+            let _ = soon(stream.recv_response()).await;
+        }
+        clients.push(client);
+    }
+    let closes = clients
+        .iter()
+        .map(|client| Box::pin(close_of(&client.connection)));
+    let (close, ..) = futures_util::future::select_all(closes).await;
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert_eq!(&close.reason[..], b"too many requests cancelled");
+}
+
+#[tokio::test]
+async fn cancelling_beginnings_of_requests_counts_as_well() {
+    let limits = Limits {
+        cancelled: 4,
+        cancelled_per_second: 0,
+        ..Limits::default()
+    };
+    let served = Served::start(Anything::new(1), limits, Alpn::H3);
+    let client = connect(&served, WINDOW).await;
+    for _ in 0..5 {
+        let Ok((mut send, _recv)) = soon(client.connection.open_bi()).await else {
+            break;
+        };
+        // Header fields of 50 bytes, of which none arrives.
+        let _ = send.write_all(&[1, 50]).await;
+        let _ = send.reset(code(Code::H3_REQUEST_CANCELLED));
+    }
+    let close = close_of(&client.connection).await;
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+}
+
 #[tokio::test]
 async fn a_request_that_stalls_is_given_up() {
     let limits = Limits {
