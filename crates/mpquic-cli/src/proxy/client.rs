@@ -42,7 +42,6 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     let current = Current::default();
     let sessions = sessions(&args)?.that_follow(&live);
     let client = Client::new(options(&args)?);
-    let _entrances = open(&args, &client).await?;
     let control = Arc::new(Control::new(&args, &live, &current));
     let tunnel = Arc::new(Mutex::new(None::<TunnelRow>));
     let (watched, shown, beside) = (client.clone(), current.clone(), tunnel.clone());
@@ -58,7 +57,9 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     };
     let commanded = control.clone();
     let command = move |line: &str| commanded.command(line);
+    // Programs that wait for the line of an entrance may ask for the status next.
     let _answering = args.status.answer(Role::Client, status, command)?;
+    let _entrances = open(&args, &client).await?;
     service_manager::ready();
     #[cfg(target_os = "linux")]
     if let Some(name) = &args.tun.tun {
