@@ -290,7 +290,8 @@ fn a_directory_of_many_small_files_is_sent() {
         assert_exit(&output, 0);
         let told = stderr(&output);
         assert!(told.contains(sent) && told.contains(before), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(told.lines().count(), 2, "{told}");
+        assert!(told.contains("\non the wire: 127.0.0.1 "), "{told}");
         for number in 0..count {
             let path = format!("top/{}/{number}", number % 7);
             assert!(fs::read(served.path().join(path)).unwrap() == data(number * 10));

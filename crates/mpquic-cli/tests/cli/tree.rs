@@ -63,7 +63,8 @@ fn a_directory_arrives_with_all_that_is_in_it_and_only_once() {
     assert_exit(&output, 0);
     let told = stderr(&output);
     assert!(told.contains("204 files, "), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.contains("\non the wire: 127.0.0.1 "), "{told}");
     assert_eq!(names(&into), ["tree"]);
     let tree = into.join("tree");
     assert!(contents(&tree) == contents(&served.path().join("tree")));
