@@ -556,16 +556,17 @@ fn naive_resolve(base: &str, reference: &str) -> String {
     format!("{scheme}:{authority}{merged}{query}")
 }
 
-/// RFC 3986 section 5.2.4
+/// RFC 3986 section 5.2.4, with section 6.2.2.2: `%2E` is a dot.
 fn without_dots(path: &str) -> String {
     let mut out: Vec<&str> = Vec::new();
     let count = path.split('/').count();
     for (index, segment) in path.split('/').enumerate() {
         let is_last = index + 1 == count;
+        let decoded = segment.to_ascii_lowercase().replace("%2e", ".");
         match segment {
-            "." | ".." => {
+            _ if decoded == "." || decoded == ".." => {
                 // The first segment is empty: it stands before the first slash.
-                if segment == ".." && out.len() > 1 {
+                if decoded == ".." && out.len() > 1 {
                     out.pop();
                 }
                 if is_last {

@@ -358,7 +358,12 @@ fn naive_server(authority: &str) -> Option<(String, u16)> {
     // RFC 3986 section 3.2.3: no port means the default one.
     let port = if port.is_empty() { "443" } else { port };
     let port = port.parse().ok().filter(|_| is_port)?;
-    let is_host = !host.is_empty() && !host.contains('@');
+    // RFC 3986 section 3.2.2: brackets are around the whole host.
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let has_brackets = inside.unwrap_or(host).contains(['[', ']']);
+    let is_host = !host.is_empty() && !host.contains('@') && !has_brackets;
     is_host.then(|| (host.to_ascii_lowercase(), port))
 }
 
