@@ -351,7 +351,7 @@ fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
 fn failed(connection: &Connection, error: StreamError) -> RequestError {
     match error {
         StreamError::RemoteTerminate { code, .. } => RequestError::Refused(code.value()),
-        StreamError::RemoteClosing => RequestError::Cancelled,
+        StreamError::RemoteClosing => RequestError::Stopping,
         StreamError::ConnectionError(error) => lost(connection, &error),
         other => RequestError::Http(describe_stream_error(&other)),
     }

@@ -9,6 +9,7 @@ pub(crate) mod knock;
 pub(crate) mod known_hosts;
 pub(crate) mod live;
 pub(crate) mod protocol;
+pub(crate) mod reached;
 pub(crate) mod redirect;
 pub(crate) mod requests;
 pub(crate) mod retry;

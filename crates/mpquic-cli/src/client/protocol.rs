@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
-use mpquic_core::ConnectionError;
+use mpquic_core::{ConnectionError, TransportErrorCode};
 use thiserror::Error;
 
 use crate::options::Alpn;
@@ -34,11 +34,18 @@ const CERTIFICATE_ALERTS: [u64; 9] = [
 /// (no_application_protocol, RFC 7301 section 3.2), as an error code of QUIC.
 const NO_PROTOCOL: u64 = 0x178;
 
-/// A hint for a client after an error, if the server has none of the client's application protocols
-/// (`offered`).
-pub(crate) fn other_protocol(error: &ConnectionError, offered: &[Alpn]) -> Option<String> {
+/// A hint for a client after an error: the server has none of the client's application protocols (`offered`), or takes no
+/// connections now.
+pub(crate) fn advice(error: &ConnectionError, offered: &[Alpn]) -> Option<String> {
     match error {
         ConnectionError::ConnectionClosed(close) if close.code.to_u64() == NO_PROTOCOL => {}
+        ConnectionError::ConnectionClosed(close)
+            if close.code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            let told =
+                "the server is stopping, or has as many connections as it takes; try again later";
+            return Some(told.to_owned());
+        }
         _ => return None,
     }
     let names = offered
@@ -109,6 +116,8 @@ pub(crate) enum RequestError {
     Stalled(u64),
     #[error("the request was cancelled")]
     Cancelled,
+    #[error("the server is stopping, and takes no further requests")]
+    Stopping,
 }
 
 /// The meaning of an HTTP/3 error code (RFC 9114 section 8.1), in words.
@@ -145,7 +154,7 @@ impl RequestError {
             Self::Status(status) | Self::Explained(status, _) => {
                 matches!(status.as_u16(), 429 | 502..=504)
             }
-            Self::Stalled(_) | Self::Gone | Self::Cancelled => true,
+            Self::Stalled(_) | Self::Gone | Self::Cancelled | Self::Stopping => true,
             _ => false,
         }
     }
@@ -244,7 +253,7 @@ pub(crate) trait Body: Send {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpquic_core::{ConnectionClose, TransportErrorCode};
+    use mpquic_core::ConnectionClose;
 
     /// A server of files does not answer measurements, and the other way round.
     #[test]
@@ -268,11 +277,13 @@ mod tests {
                  `mpquic perf` measures the way to it",
             ),
         ] {
-            assert_eq!(other_protocol(&refused, offered).as_deref(), Some(told));
+            assert_eq!(advice(&refused, offered).as_deref(), Some(told));
         }
         for error in [closed(0x100 + 80), ConnectionError::TimedOut] {
-            assert_eq!(other_protocol(&error, &[Alpn::H3]), None);
+            assert_eq!(advice(&error, &[Alpn::H3]), None);
         }
+        let busy = advice(&closed(2), &[Alpn::H3]);
+        assert!(busy.is_some_and(|told| told.starts_with("the server is stopping, or ")));
     }
 
     #[test]
@@ -290,6 +301,7 @@ mod tests {
             (RequestError::Stalled(1), true, Cause::Broken),
             (RequestError::Gone, true, Cause::Broken),
             (RequestError::Cancelled, true, Cause::Broken),
+            (RequestError::Stopping, true, Cause::Broken),
             (RequestError::Refused(REJECTED), true, Cause::Refused),
             (RequestError::Refused(GIVEN_UP), true, Cause::Refused),
             (RequestError::Refused(GIVEN_UP + 1), false, Cause::Refused),

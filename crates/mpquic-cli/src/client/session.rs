@@ -24,7 +24,8 @@ use crate::client::interfaces::{Usable, no_route, unspecified, usable};
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::live::Live;
-use crate::client::protocol::{other_protocol, refused_certificate};
+use crate::client::protocol::{advice, refused_certificate};
+use crate::client::reached::ReachedServers;
 use crate::client::requests::Clients;
 use crate::client::weight::{Weight, shares};
 use crate::options::cost::{Cost, prices};
@@ -124,6 +125,8 @@ pub(crate) struct Sessions<'a> {
     idle: StdMutex<Option<(SocketAddr, Endpoint)>>,
     /// Connections that were made.
     made: AtomicU64,
+    /// Servers to which a connection was made.
+    pub(crate) reached: ReachedServers,
     /// The server's addresses, if what this machine sends from no address in particular leads back to us.
     way_out: StdMutex<Option<Vec<SocketAddr>>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
@@ -273,6 +276,7 @@ impl<'a> Sessions<'a> {
             current: Mutex::new(None),
             idle: StdMutex::default(),
             made: AtomicU64::new(0),
+            reached: ReachedServers::default(),
             way_out: StdMutex::default(),
             protocol: StdMutex::default(),
         })
@@ -443,6 +447,7 @@ impl<'a> Sessions<'a> {
         };
         let connected = self.connect_to(endpoint, &addresses, authority).await?;
         let (endpoint, connection, zero_rtt) = connected;
+        self.reached.note(authority);
         if zero_rtt.is_none() {
             self.warn_if_single_path(&connection);
         }
@@ -582,7 +587,7 @@ impl<'a> Sessions<'a> {
             Ok(Err(error)) => Err(match self.verifier.refusal() {
                 Some(refusal) => Cause::Trust.failed(refusal).and(self.renewal()),
                 None => refused_certificate(&error).unwrap_or_else(|| {
-                    cannot_connect(&error).and(other_protocol(&error, self.purpose.alpn))
+                    cannot_connect(&error).and(advice(&error, self.purpose.alpn))
                 }),
             }),
         }

@@ -2,7 +2,7 @@
 //! over.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, Uri};
@@ -30,9 +30,9 @@ pub(crate) struct Plan {
     pub(crate) treatment: Treatment,
     /// Retries end when no new byte has arrived for this time.
     pub(crate) retry: Duration,
-    /// True from the report of an outage until a request has an answer again: of several files at a time, only the first
-    /// file without a connection reports the outage. `None` if each file reports outages, or no file does.
-    pub(crate) outage: Option<Arc<AtomicBool>>,
+    /// The number of the last connection whose end was reported: of several files at a time, only the first file that
+    /// lost the connection reports the end. `None` if each file reports outages, or no file does.
+    pub(crate) outage: Option<Arc<AtomicU64>>,
     pub(crate) max_redirects: u32,
     /// The SHA-256 of the file.
     pub(crate) expected: Option<[u8; 32]>,
@@ -66,17 +66,14 @@ impl Fetch<'_> {
         let traffic = self.sessions.traffic();
         let mut retry = Retry::new(plan.retry, clock::now());
         let mut redirects = 0;
-        // A server that cannot be reached at all is reported at once; the URL may be wrong.
-        let mut was_connected = false;
+        // The number of the last connection; 0 before the first connection.
+        let mut connection = 0;
         loop {
-            let ended = match self.attempt(&ask, &mut download, &mut was_connected).await {
+            let ended = match self.attempt(&ask, &mut download, &mut connection).await {
                 Ok(Done {
                     connected,
                     early_data,
                 }) => {
-                    if let Some(outage) = &plan.outage {
-                        outage.store(false, Relaxed);
-                    }
                     let report = download
                         .finish(&connected.connection, plan.expected)
                         .await?;
@@ -102,6 +99,8 @@ impl Fetch<'_> {
                     continue;
                 }
             }
+            // A server that cannot be reached at all is reported at once; the URL may be wrong.
+            let was_connected = self.sessions.reached.has(&ask.url);
             let is_temporary = was_connected && self.is_temporary(&ended);
             let (hint, has_rest) = self.hint(&ask, &ended);
             let mut failure = Failure::from(ended);
@@ -120,7 +119,7 @@ impl Fetch<'_> {
                 json.retry(self.url, &failure, download.have());
             }
             if is_first {
-                self.say_again(&download, failure.message());
+                self.say_again(&download, connection, failure.message());
             }
             self.sessions.give_up().await;
             tokio::time::sleep(pause).await;
@@ -149,11 +148,11 @@ impl Fetch<'_> {
     }
 
     /// Tells the user that the request is sent again.
-    fn say_again(&self, download: &Download<'_>, message: &str) {
+    fn say_again(&self, download: &Download<'_>, connection: u64, message: &str) {
         let have = size(download.have());
         download.say(format_args!("{message}; trying again, {have} are there"));
         if let Some(outage) = &self.plan.outage
-            && !outage.swap(true, Relaxed)
+            && outage.fetch_max(connection, Relaxed) < connection
         {
             let url = self.url;
             screen::say(format_args!("mpquic: {url}: {message}; trying again"));
@@ -178,11 +177,11 @@ impl Fetch<'_> {
         &self,
         ask: &Ask,
         download: &mut Download<'_>,
-        was_connected: &mut bool,
+        number: &mut u64,
     ) -> Result<Done, Ended> {
         let connected = self.sessions.connection(&ask.url).await;
         let connected = connected.map_err(Ended::Failed)?;
-        *was_connected = true;
+        *number = connected.number;
         let connection = &connected.connection;
         download.before = match connected.is_old {
             true => Counters::of(connection),

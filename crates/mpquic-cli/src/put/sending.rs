@@ -237,20 +237,26 @@ impl Sending<'_> {
     async fn next_try(
         &self,
         tries: &mut Tries,
-        failed: Unsent,
+        mut failed: Unsent,
         url: &Uri,
         may_repeat: bool,
     ) -> Result<(), Failure> {
-        let next = match failed.is_temporary && tries.connection > 0 && may_repeat {
+        let was_connected = self.sessions.reached.has(url);
+        if was_connected && matches!(failed.failure.cause(), Some(Cause::Name | Cause::Connect)) {
+            failed.failure = Cause::Broken.failed(failed.failure.message());
+        }
+        let next = match failed.is_temporary && was_connected && may_repeat {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
         let hopeless = || failed.failure.clone().and(self.hint(failed.status, url));
         let (pause, is_first) = next.ok_or_else(hopeless)?;
         // An answer concerns one file. Any other failure concerns each file of the connection.
-        let is_news = failed.status.is_some()
-            || self.told.fetch_max(tries.connection, Relaxed) < tries.connection;
-        if is_first && is_news && !self.quiet {
+        let is_news = || {
+            failed.status.is_some()
+                || self.told.fetch_max(tries.connection, Relaxed) < tries.connection
+        };
+        if is_first && !self.quiet && is_news() {
             let why = failed.failure.message();
             screen::say(format_args!("mpquic: {url}: {why}; trying again"));
         }

@@ -28,6 +28,8 @@ mod put_told;
 mod qlog;
 mod rate;
 mod record;
+#[cfg(unix)]
+mod restarted;
 mod resume;
 mod tree;
 mod users;

@@ -1,0 +1,135 @@
+//! Transfers of many files whose server is restarted as a service manager does: told to end, and started again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::ending::signal;
+use crate::{Server, assert_exit, data, directories, mpquic, stderr, wait_until};
+
+/// Runs a command of which `has_begun` tells that its transfer runs, restarts the server, and returns the
+/// command's messages.
+fn run_over_a_restart(
+    mut server: Server,
+    served: &Path,
+    words: &[&str],
+    has_begun: impl Fn() -> bool,
+) -> String {
+    let address = server.address.to_string();
+    let child = mpquic(words).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a part of the files", has_begun);
+    signal(&server.child, "-TERM");
+    server.child.wait().unwrap();
+    let _server = Server::start_on(&address, served, &["--allow-put"]);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    stderr(&output)
+}
+
+fn make_files(directory: &Path) {
+    fs::create_dir(directory).unwrap();
+    for number in 0..60 {
+        fs::write(directory.join(number.to_string()), data(50_000)).unwrap();
+    }
+}
+
+/// The file names below a directory, without unfinished ones.
+fn count(directory: &Path) -> usize {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = files.map(|file| file.file_name().into_string().unwrap());
+    names.filter(|name| name.parse::<u32>().is_ok()).count()
+}
+
+/// A server that waits this number of seconds for its requests when it stops.
+fn start(served: &Path, seconds: &str) -> Server {
+    // A port that is free.
+    let address = Server::start(served, &[]).address.to_string();
+    Server::start_on(
+        &address,
+        served,
+        &["--allow-put", "--drain-timeout", seconds],
+    )
+}
+
+#[test]
+fn all_files_are_fetched_over_a_restart() {
+    let (served, target) = directories(b"");
+    make_files(&served.path().join("tree"));
+    let server = start(served.path(), "1");
+    let (url, into) = (server.url("/tree/"), target.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    let into_text = into.to_str().unwrap();
+    let words = [
+        "get",
+        "-r",
+        "--insecure",
+        "--rate",
+        "8M",
+        "--output-dir",
+        into_text,
+        &url,
+    ];
+    let arrived = into.join("tree");
+    let told = run_over_a_restart(server, served.path(), &words, || count(&arrived) > 5);
+    assert_eq!(count(&arrived), 60);
+    let again = told.lines().filter(|line| line.ends_with("; trying again"));
+    assert!(again.count() <= 2, "{told}");
+}
+
+#[test]
+fn all_files_are_sent_over_a_restart() {
+    let (served, source) = directories(b"");
+    let top = source.path().join("top");
+    make_files(&top);
+    let server = start(served.path(), "1");
+    let (url, top) = (server.url("/"), top.to_str().unwrap());
+    let words = [
+        "put",
+        "-r",
+        "--insecure",
+        "--rate",
+        "8M",
+        "--parallel",
+        "4",
+        &url,
+        top,
+    ];
+    let arrived = served.path().join("top");
+    let told = run_over_a_restart(server, served.path(), &words, || count(&arrived) > 5);
+    assert_eq!(count(&arrived), 60);
+    let again = told.lines().filter(|line| line.ends_with("; trying again"));
+    assert!(again.count() <= 2, "{told}");
+}
+
+/// The first request for a file finds nobody at the server's port, after another file has come from the server.
+#[test]
+fn a_file_that_was_not_asked_for_before_waits_for_the_server() {
+    let (served, target) = directories(b"");
+    for name in ["one", "two"] {
+        fs::write(served.path().join(name), data(300_000)).unwrap();
+    }
+    let mut server = start(served.path(), "30");
+    let address = server.address.to_string();
+    let urls = [server.url("/one"), server.url("/two")];
+    let child = mpquic(&["get", "--insecure", "--rate", "2M", &urls[0], &urls[1]])
+        .current_dir(target.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let part = target.path().join("one.part");
+    wait_until("a part", || {
+        fs::metadata(&part).is_ok_and(|part| part.len() > 0)
+    });
+    signal(&server.child, "-TERM");
+    server.child.wait().unwrap();
+    wait_until("a whole file", || target.path().join("one").exists());
+    // Nobody can tell when the request fails; most of the time, it has failed by then.
+    std::thread::sleep(Duration::from_millis(300));
+    let _server = Server::start_on(&address, served.path(), &[]);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    for name in ["one", "two"] {
+        assert!(fs::read(target.path().join(name)).unwrap() == data(300_000));
+    }
+}
