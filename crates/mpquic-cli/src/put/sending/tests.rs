@@ -108,6 +108,7 @@ async fn only_temporary_failures_are_retried() {
     let mut tries = Tries::new(sending.retry);
     let next = sending.next_try(&mut tries, unsent(true), &url, true);
     assert_eq!(next.await.unwrap_err().message(), "lost", "never connected");
+    sessions.reached.note(url.authority().unwrap());
     tries.connection = 1;
     for (is_temporary, may_repeat) in [(false, true), (true, false)] {
         let next = sending.next_try(&mut tries, unsent(is_temporary), &url, may_repeat);
@@ -140,6 +141,7 @@ async fn the_break_of_a_connection_is_told_once() {
     let reach = crate::testing::reach(&["--insecure"]);
     let look = Purpose::look(&url, &[Alpn::H3]);
     let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+    sessions.reached.note(url.authority().unwrap());
     let sending = sending(&sessions, Duration::from_secs(1));
     let lost = || Unsent::from(RequestError::Gone);
     let busy = || Unsent::from(RequestError::Status(StatusCode::SERVICE_UNAVAILABLE));
