@@ -298,9 +298,11 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
     mpquic_cc::by_name(name).map(Controller)
 }
 
-/// True for the characters of a port with its colon.
-fn is_of_port(character: char) -> bool {
-    character == ':' || character.is_ascii_digit()
+/// True for a colon with a port or without, and for an empty text.
+fn is_port_or_none(text: &str) -> bool {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    let has_colon = port.len() < text.len() || text.is_empty();
+    has_colon && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
@@ -333,7 +335,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     // RFC 3986 section 3.2.2: brackets are around the whole host. The parser takes `[::1]host` for `[::1]`.
     let behind = match authority.split_once(']') {
         None if !authority.contains('[') => authority,
-        Some((literal, port)) if literal.starts_with('[') && port.chars().all(is_of_port) => port,
+        Some((literal, port)) if literal.starts_with('[') && is_port_or_none(port) => port,
         _ => return Err(expected.to_owned()),
     };
     match behind.rsplit_once(':') {
@@ -378,6 +380,8 @@ mod tests {
             "https://[::1]:x/",
             "https://[::1]:+5/",
             "https://[::1]host/",
+            "https://[::1]6/",
+            "https://[::1]6:443/",
             "https://host[::1]/",
             "https://a:1b:2[::1]/",
             "example.org/file",
