@@ -37,7 +37,7 @@ use crate::options::reach::Reach;
 use crate::options::trust::{Trust, Verifier};
 use crate::options::{Alpn, DATAGRAM_BUFFER, Local};
 use crate::process::failure::{Cause, Failure};
-use crate::process::{screen, state};
+use crate::process::{clock, screen, state};
 use crate::rate::Rate;
 use crate::rate::controller::limited;
 use crate::rate::pace;
@@ -439,13 +439,15 @@ impl<'a> Sessions<'a> {
 
     async fn connect(&self, url: &Uri) -> Result<Session, Failure> {
         let authority = authority(url)?;
-        let addresses = self.addresses(url).await?;
+        let missed = |failure: &Failure| self.reached.miss(authority, failure, clock::now());
+        let addresses = self.addresses(url).await.inspect_err(missed)?;
         let idle = self.idle().take();
         let endpoint = match idle.filter(|(to, _)| addresses.contains(to)) {
             Some((_, endpoint)) => endpoint,
             None => self.endpoint(&self.reach.local, &addresses)?,
         };
-        let connected = self.connect_to(endpoint, &addresses, authority).await?;
+        let connected = self.connect_to(endpoint, &addresses, authority).await;
+        let connected = connected.inspect_err(missed)?;
         let (endpoint, connection, zero_rtt) = connected;
         self.reached.note(authority);
         if zero_rtt.is_none() {

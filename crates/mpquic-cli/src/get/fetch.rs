@@ -101,7 +101,8 @@ impl Fetch<'_> {
             }
             // A server that cannot be reached at all is reported at once; the URL may be wrong.
             let was_connected = self.sessions.reached.has(&ask.url);
-            let is_temporary = was_connected && self.is_temporary(&ended);
+            let is_temporary =
+                was_connected && self.given_up(&ask).is_none() && self.is_temporary(&ended);
             let (hint, has_rest) = self.hint(&ask, &ended);
             let mut failure = Failure::from(ended);
             if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
@@ -159,6 +160,12 @@ impl Fetch<'_> {
         }
     }
 
+    /// The failure of a request to a server that has been gone for too long, for this file or another one.
+    fn given_up(&self, ask: &Ask) -> Option<Failure> {
+        let (reached, limit) = (&self.sessions.reached, self.plan.retry);
+        reached.given_up(&ask.url, limit, clock::now())
+    }
+
     /// True if the same request may succeed later.
     fn is_temporary(&self, ended: &Ended) -> bool {
         // Other methods may not be repeated (RFC 9110 section 9.2.2).
@@ -179,6 +186,9 @@ impl Fetch<'_> {
         download: &mut Download<'_>,
         number: &mut u64,
     ) -> Result<Done, Ended> {
+        if let Some(failure) = self.given_up(ask) {
+            return Err(Ended::Failed(failure));
+        }
         let connected = self.sessions.connection(&ask.url).await;
         let connected = connected.map_err(Ended::Failed)?;
         *number = connected.number;

@@ -245,7 +245,12 @@ impl Sending<'_> {
         if was_connected && matches!(failed.failure.cause(), Some(Cause::Name | Cause::Connect)) {
             failed.failure = Cause::Broken.failed(failed.failure.message());
         }
-        let next = match failed.is_temporary && was_connected && may_repeat {
+        let given_up = self
+            .sessions
+            .reached
+            .given_up(url, self.retry, clock::now());
+        let is_expected = was_connected && given_up.is_none();
+        let next = match failed.is_temporary && is_expected && may_repeat {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
@@ -278,6 +283,9 @@ impl Sending<'_> {
         tries: &mut Tries,
         url: &Uri,
     ) -> Result<(Connected, http3::Client), Unsent> {
+        if let Some(failure) = (self.sessions.reached).given_up(url, self.retry, clock::now()) {
+            return Err(failure.into());
+        }
         let connected = self.sessions.connection(url).await?;
         tries.connection = connected.number;
         match connected.clients.established().await? {

@@ -1,5 +1,6 @@
 //! Transfers of many files whose server is restarted as a service manager does: told to end, and started again.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -132,4 +133,47 @@ fn a_file_that_was_not_asked_for_before_waits_for_the_server() {
     for name in ["one", "two"] {
         assert!(fs::read(target.path().join(name)).unwrap() == data(300_000));
     }
+}
+
+/// Files that were not asked for before do not each wait for a server that is gone for good.
+#[test]
+fn a_server_that_is_gone_is_waited_for_once() {
+    let (served, target) = directories(b"");
+    make_files(&served.path().join("tree"));
+    let mut server = start(served.path(), "30");
+    let (url, into) = (server.url("/tree/"), target.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    let into_text = into.to_str().unwrap();
+    let rate = ["get", "-r", "--insecure", "--rate", "8M", "--parallel", "4"];
+    let more = [
+        "--retry-time",
+        "1",
+        "--json=events",
+        "--output-dir",
+        into_text,
+        &url,
+    ];
+    let command = [&rate[..], &more].concat();
+    let (told, failures) = (Stdio::piped(), Stdio::piped());
+    let child = mpquic(&command)
+        .stdout(told)
+        .stderr(failures)
+        .spawn()
+        .unwrap();
+    let arrived = into.join("tree");
+    wait_until("a part of the files", || count(&arrived) > 5);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 8);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let of = |event: &str| {
+        let event = format!("\"event\":\"{event}\"");
+        let lines = told.lines().filter(move |line| line.contains(&event));
+        let urls = lines.map(|line| line.split("\"url\":\"").nth(1).unwrap());
+        let urls = urls.map(|rest| rest.split('"').next().unwrap());
+        urls.collect::<BTreeSet<_>>().len()
+    };
+    // The files on their way wait, and no others.
+    assert!(of("retry") <= 8 && of("failed") > 30, "{told}");
 }
