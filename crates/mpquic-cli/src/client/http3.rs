@@ -508,6 +508,15 @@ mod tests {
         assert_eq!(refused.to_string(), told);
     }
 
+    /// The refusal of a PUT request without a body.
+    async fn refused_put(served: &Served) -> RequestError {
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = soon(client).await.unwrap();
+        let mut put = soon(client.put(&file(), None)).await.unwrap();
+        soon(put.finish()).await.unwrap_err()
+    }
+
     #[tokio::test]
     async fn a_refusal_has_a_short_explanation_or_none() {
         let (short, long) = ("y".repeat(200), "y".repeat(201));
@@ -527,11 +536,7 @@ mod tests {
             answer.extend(length.to_be_bytes());
             answer.extend(text.bytes());
             let served = Served::blunt(Alpn::H3, answer);
-            let connection = served.connect(1 << 20).await;
-            let client = Client::new(connection, false, std::future::pending());
-            let client = soon(client).await.unwrap();
-            let mut put = soon(client.put(&file(), None)).await.unwrap();
-            let refused = soon(put.finish()).await.unwrap_err();
+            let refused = refused_put(&served).await;
             let expected = format!("the server answered 413 Payload Too Large{told}");
             assert_eq!(refused.to_string(), expected);
         }
@@ -561,11 +566,7 @@ mod tests {
                 }
                 std::future::pending::<()>().await;
             });
-            let connection = served.connect(1 << 20).await;
-            let client = Client::new(connection, false, std::future::pending());
-            let client = soon(client).await.unwrap();
-            let mut put = soon(client.put(&file(), None)).await.unwrap();
-            let refused = soon(put.finish()).await.unwrap_err();
+            let refused = refused_put(&served).await;
             let expected = format!("the server answered 413 Payload Too Large{told}");
             assert_eq!(refused.to_string(), expected);
             // The window of the client and the buffer of the server.

@@ -46,6 +46,17 @@ impl ReachedServers {
         server.is_some_and(|server| self.all().contains_key(server))
     }
 
+    /// The failure of a request to this URL: without a new connection to a server that was reached before, the
+    /// connection is lost.
+    pub(crate) fn judge(&self, url: &Uri, failure: Failure) -> Failure {
+        match failure.cause() {
+            Some(Cause::Name | Cause::Connect) if self.has(url) => {
+                Cause::Broken.failed(failure.message())
+            }
+            _ => failure,
+        }
+    }
+
     /// The failure of all further requests, if the server of this URL has been gone for `limit`. Without a limit, each
     /// request has an attempt of its own.
     pub(crate) fn given_up(&self, url: &Uri, limit: Duration, now: Instant) -> Option<Failure> {

@@ -100,14 +100,11 @@ impl Fetch<'_> {
                 }
             }
             // A server that cannot be reached at all is reported at once; the URL may be wrong.
-            let was_connected = self.sessions.reached.has(&ask.url);
+            let reached = &self.sessions.reached;
             let is_temporary =
-                was_connected && self.given_up(&ask).is_none() && self.is_temporary(&ended);
+                reached.has(&ask.url) && self.given_up(&ask).is_none() && self.is_temporary(&ended);
             let (hint, has_rest) = self.hint(&ask, &ended);
-            let mut failure = Failure::from(ended);
-            if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
-                failure = Cause::Broken.failed(failure.message());
-            }
+            let failure = reached.judge(&ask.url, ended.into());
             let next = match is_temporary {
                 true => retry.next(download.reached.at, clock::now()),
                 false => None,

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use mpquic_core::{PathId, PathState, PathStats};
+use mpquic_core::{PathId, PathStats};
 use mpquic_tokio::{Connection, SendDatagramError};
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 
@@ -29,7 +29,7 @@ use crate::process::failure::{Cause, Failure};
 use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::live::Direction;
 use crate::report::live_terminal::beside;
-use crate::report::{Amount, key_exchange, path_counters};
+use crate::report::{Amount, key_exchange, path_counters, with_earlier};
 
 /// Pause between an answer and the next measurement of latency.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
@@ -161,15 +161,7 @@ impl PathWatch {
 
     fn figures(&self, before: &[PathStats], after: &[PathStats], time: f64) -> Vec<PathFigures> {
         let none = Latencies::default();
-        let earlier = |path: &PathStats| before.iter().find(|earlier| earlier.id == path.id);
-        // A path that had ended before the interval is left out.
-        let is_over = |path: &&PathStats| {
-            path.state == PathState::Abandoned
-                && earlier(path)
-                    .is_some_and(|before| before.packets_received == path.packets_received)
-        };
-        let figures = after.iter().filter(|path| !is_over(path)).map(|path| {
-            let before = earlier(path);
+        let figures = with_earlier(before, after).map(|(before, path)| {
             let rtts = self.rtts.get(&path.id).unwrap_or(&none);
             PathFigures::new(before, path, time, rtts)
         });

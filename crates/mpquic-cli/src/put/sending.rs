@@ -233,28 +233,28 @@ impl Sending<'_> {
         }
     }
 
+    /// The failure of a request to a server that has been gone for too long, for this file or another one.
+    fn given_up(&self, url: &Uri) -> Option<Failure> {
+        let reached = &self.sessions.reached;
+        reached.given_up(url, self.retry, clock::now())
+    }
+
     /// Waits for the next try, unless there is no hope.
     async fn next_try(
         &self,
         tries: &mut Tries,
-        mut failed: Unsent,
+        failed: Unsent,
         url: &Uri,
         may_repeat: bool,
     ) -> Result<(), Failure> {
-        let was_connected = self.sessions.reached.has(url);
-        if was_connected && matches!(failed.failure.cause(), Some(Cause::Name | Cause::Connect)) {
-            failed.failure = Cause::Broken.failed(failed.failure.message());
-        }
-        let given_up = self
-            .sessions
-            .reached
-            .given_up(url, self.retry, clock::now());
-        let is_expected = was_connected && given_up.is_none();
+        let reached = &self.sessions.reached;
+        let failure = reached.judge(url, failed.failure);
+        let is_expected = reached.has(url) && self.given_up(url).is_none();
         let next = match failed.is_temporary && is_expected && may_repeat {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
-        let hopeless = || failed.failure.clone().and(self.hint(failed.status, url));
+        let hopeless = || failure.clone().and(self.hint(failed.status, url));
         let (pause, is_first) = next.ok_or_else(hopeless)?;
         // An answer concerns one file. Any other failure concerns each file of the connection.
         let is_news = || {
@@ -262,7 +262,7 @@ impl Sending<'_> {
                 || self.told.fetch_max(tries.connection, Relaxed) < tries.connection
         };
         if is_first && !self.quiet && is_news() {
-            let why = failed.failure.message();
+            let why = failure.message();
             screen::say(format_args!("mpquic: {url}: {why}; trying again"));
         }
         self.sessions.give_up().await;
@@ -283,7 +283,7 @@ impl Sending<'_> {
         tries: &mut Tries,
         url: &Uri,
     ) -> Result<(Connected, http3::Client), Unsent> {
-        if let Some(failure) = (self.sessions.reached).given_up(url, self.retry, clock::now()) {
+        if let Some(failure) = self.given_up(url) {
             return Err(failure.into());
         }
         let connected = self.sessions.connection(url).await?;

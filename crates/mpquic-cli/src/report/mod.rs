@@ -155,10 +155,25 @@ pub(crate) fn path_counters(connection: &Connection) -> Vec<PathStats> {
     paths
 }
 
+/// The paths of a reading of their counters, each with its part in an earlier reading. A path that had ended before the
+/// earlier reading is left out.
+pub(crate) fn with_earlier<'a>(
+    before: &'a [PathStats],
+    after: &'a [PathStats],
+) -> impl Iterator<Item = (Option<&'a PathStats>, &'a PathStats)> {
+    let bytes = |path: &PathStats| path.bytes_received + path.bytes_sent;
+    let paths = after.iter().map(|path| {
+        let earlier = before.iter().find(|earlier| earlier.id == path.id);
+        (earlier, path)
+    });
+    paths.filter(move |(earlier, path)| {
+        path.state != PathState::Abandoned || bytes(path) != earlier.map_or(0, bytes)
+    })
+}
+
 /// Figures of the paths between two readings of their counters. A path that had ended before is left out.
 pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
-    let report = |path: &PathStats| {
-        let earlier = before.iter().find(|earlier| earlier.id == path.id);
+    let report = |(earlier, path): (Option<&PathStats>, &PathStats)| {
         let since = |counter: fn(&PathStats) -> u64| {
             counter(path).saturating_sub(earlier.map_or(0, counter))
         };
@@ -176,12 +191,7 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
             resume_failed: path.resumption.retreated,
         }
     };
-    let is_over = |path: &PathReport| {
-        let bytes = path.bytes_received + path.bytes_sent;
-        path.state == state_name(PathState::Abandoned) && bytes == 0
-    };
-    let paths = after.iter().map(report);
-    paths.filter(|path| !is_over(path)).collect()
+    with_earlier(before, after).map(report).collect()
 }
 
 impl Report {

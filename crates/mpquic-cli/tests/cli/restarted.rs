@@ -9,23 +9,21 @@ use std::time::Duration;
 use crate::ending::signal;
 use crate::{Server, assert_exit, data, directories, mpquic, stderr, wait_until};
 
-/// Runs a command of which `has_begun` tells that its transfer runs, restarts the server, and returns the
-/// command's messages.
-fn run_over_a_restart(
-    mut server: Server,
-    served: &Path,
-    words: &[&str],
-    has_begun: impl Fn() -> bool,
-) -> String {
+/// Runs a command that brings 60 files to `arrived`, and restarts the server in the middle. All files arrive, and the
+/// command tells of the restart at most twice.
+fn run_over_a_restart(mut server: Server, served: &Path, words: &[&str], arrived: &Path) {
     let address = server.address.to_string();
     let child = mpquic(words).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("a part of the files", has_begun);
+    wait_until("a part of the files", || count(arrived) > 5);
     signal(&server.child, "-TERM");
     server.child.wait().unwrap();
     let _server = Server::start_on(&address, served, &["--allow-put"]);
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 0);
-    stderr(&output)
+    assert_eq!(count(arrived), 60);
+    let told = stderr(&output);
+    let again = told.lines().filter(|line| line.ends_with("; trying again"));
+    assert!(again.count() <= 2, "{told}");
 }
 
 fn make_files(directory: &Path) {
@@ -72,10 +70,7 @@ fn all_files_are_fetched_over_a_restart() {
         &url,
     ];
     let arrived = into.join("tree");
-    let told = run_over_a_restart(server, served.path(), &words, || count(&arrived) > 5);
-    assert_eq!(count(&arrived), 60);
-    let again = told.lines().filter(|line| line.ends_with("; trying again"));
-    assert!(again.count() <= 2, "{told}");
+    run_over_a_restart(server, served.path(), &words, &arrived);
 }
 
 #[test]
@@ -97,10 +92,7 @@ fn all_files_are_sent_over_a_restart() {
         top,
     ];
     let arrived = served.path().join("top");
-    let told = run_over_a_restart(server, served.path(), &words, || count(&arrived) > 5);
-    assert_eq!(count(&arrived), 60);
-    let again = told.lines().filter(|line| line.ends_with("; trying again"));
-    assert!(again.count() <= 2, "{told}");
+    run_over_a_restart(server, served.path(), &words, &arrived);
 }
 
 /// The first request for a file finds nobody at the server's port, after another file has come from the server.

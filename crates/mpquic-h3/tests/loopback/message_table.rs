@@ -201,7 +201,7 @@ pub(crate) fn data(length: usize) -> Vec<u8> {
     frame(&[DATA], &vec![b'x'; length])
 }
 
-/// Frames that are cut, fields that no message may have, and some that it may.
+/// Cut frames, fields that a message may not have, and fields that a message may have.
 const BOTH: &[Row] = &[
     (
         "a frame type that is cut behind trailers",
