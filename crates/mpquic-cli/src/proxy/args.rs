@@ -88,6 +88,9 @@ pub(crate) struct ProxyServer {
     /// Each connection of a user gets a third of the rest for its windows
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub(crate) max_user_memory: u32,
+    /// Memory in MiB for the same data of all users together. A user leaves at least its own number of bytes for others
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
+    pub(crate) max_memory: u32,
     /// New UDP flows of one user per second, and as many TCP and DNS flows; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,

@@ -249,6 +249,7 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.max_flows = args.max_flows as usize;
     options.all_flows = descriptors::for_flows();
     options.user_memory = u64::from(args.max_user_memory) << 20;
+    options.all_memory = u64::from(args.max_memory) << 20;
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
@@ -397,6 +398,8 @@ mod tests {
             "8",
             "--max-user-memory",
             "16",
+            "--max-memory",
+            "64",
             "--target-timeout",
             "9",
         ];
@@ -405,6 +408,7 @@ mod tests {
         let options = options(&args, Arc::default()).unwrap();
         assert_eq!((options.max_flows, options.flows_per_second), (7, 8));
         assert_eq!(options.user_memory, 16 << 20);
+        assert_eq!(options.all_memory, 64 << 20);
         let queue = transport(&args).unwrap().send_queue_time;
         assert_eq!(queue, Some(Duration::from_millis(50)));
         let seconds = [options.connect_timeout, options.tcp_idle, options.udp_idle];

@@ -329,9 +329,13 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("ip", "echo_filter"),
             ("refusal", ""),
             ("outwards", "accounts refusal"),
+            ("request_memory", ""),
             ("udp", ""),
             ("windows", ""),
-            ("mod", "accounts ip outwards refusal udp windows"),
+            (
+                "mod",
+                "accounts ip outwards refusal request_memory udp windows",
+            ),
         ],
     ),
     (

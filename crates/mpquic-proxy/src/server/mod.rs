@@ -7,6 +7,7 @@ mod echo_filter;
 mod ip;
 mod outwards;
 mod refusal;
+mod request_memory;
 mod udp;
 mod windows;
 
@@ -42,18 +43,12 @@ use crate::gate::{Gate, Known, NotLetIn};
 use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::{Unchanged, relay};
 use crate::rules::Rules as TargetRules;
-use crate::shares::{Pool, Rules, Taker};
+use crate::shares::{Pool, Taker};
 use crate::target::{DNS, InvalidTarget, Target};
 use crate::transport::{STREAMS_OF_STRANGERS, seek_large_packets};
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
-/// Bytes for open requests of all clients.
-const REQUEST_MEMORY: u64 = 512 << 20;
-/// Bytes for requests that one client may always hold.
-const REQUEST_FLOOR: u64 = 1 << 20;
-/// Bytes of a request: its header fields, its task and its stream.
-const REQUEST: u64 = 8 << 10;
 /// Longest time to receive a request's fields, or to send a refusal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -91,6 +86,8 @@ pub struct ServerOptions {
     /// 512 MiB by default. Each connection of the user gets a third of the free part for windows of at most 64 MiB each; without a
     /// free part, windows of 1 MiB. This needs [`adapt_server`](crate::adapt_server).
     pub user_memory: u64,
+    /// The same for all users together; 4 GiB by default. A user leaves at least its own number of bytes for other users.
+    pub all_memory: u64,
     /// New UDP flows of one user in a second, and as many other flows and DNS flows. Further flows wait for their turn,
     /// 30 seconds at most.
     pub flows_per_second: u32,
@@ -118,6 +115,7 @@ impl ServerOptions {
             max_flows: 16_384,
             all_flows: usize::MAX,
             user_memory: 512 << 20,
+            all_memory: 4 << 30,
             flows_per_second: 512,
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
@@ -208,25 +206,16 @@ struct Shared {
     displaced_udp: AtomicU64,
 }
 
-/// Memory for the requests of all clients.
-fn memory() -> Pool {
-    Pool::new(Rules {
-        capacity: REQUEST_MEMORY,
-        floor: REQUEST_FLOOR,
-        grace: Duration::ZERO,
-        window: Duration::MAX,
-    })
-}
-
 impl Server {
     /// A proxy.
     pub fn new(options: ServerOptions) -> Self {
         let accounts = Accounts::new(options.all_flows);
+        let all_memory = options.all_memory;
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
             accounts,
-            memory: memory(),
-            windows: Windows::new(),
+            memory: request_memory::pool(),
+            windows: Windows::new(all_memory),
             gate: Gate::default(),
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
@@ -254,6 +243,7 @@ impl Server {
     /// Replaces the options for later requests. Open flows keep their options.
     pub fn set_options(&self, options: ServerOptions) {
         self.0.accounts.set_flows(options.all_flows);
+        self.0.windows.set_total(options.all_memory);
         let mut current = (self.0.options.write()).unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(options);
     }
@@ -402,7 +392,7 @@ impl ServerConnection {
     /// The server resets a request whose memory goes to other clients.
     pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let taker = Taker::new(self.known.user().as_deref(), self.client);
-        let Some(memory) = self.shared.memory.try_take(&taker, REQUEST) else {
+        let Some(memory) = self.shared.memory.try_take(&taker, request_memory::REQUEST) else {
             return;
         };
         tokio::select! {
@@ -774,24 +764,5 @@ impl Call<'_> {
             (outside.run(&sender, halves, &self.watch, options.udp_idle)).await;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_of_one_client_leave_memory_for_others() {
-        let memory = memory();
-        let begun = |name: &str| -> Vec<_> {
-            let taker = Taker::User(name.into());
-            std::iter::from_fn(|| memory.try_take(&taker, REQUEST)).collect()
-        };
-        let all = REQUEST_MEMORY / REQUEST;
-        let [first, second] = ["a", "b"].map(begun);
-        assert_eq!(first.len() as u64, all / 2);
-        assert_eq!(second.len() as u64, all / 4);
-        assert_eq!(memory.used(), REQUEST_MEMORY / 4 * 3);
     }
 }

@@ -16,6 +16,8 @@ use crate::transport::FIRST_WINDOW;
 const MEMORY: u64 = 3;
 /// Divisor for the windows of a connection: a third of the user's free memory. Further connections get the rest.
 const PART: u64 = 3;
+/// Divisor for the same, of the free memory of all users: some sixty users get more than the first windows.
+const PART_OF_ALL: u64 = 16;
 /// The largest windows of a connection.
 const LARGEST: u64 = 64 << 20;
 
@@ -28,14 +30,19 @@ pub(super) struct Windows(Pool);
 pub(super) struct Windowed(Mutex<Option<Holding>>);
 
 impl Windows {
-    /// No connections.
-    pub(super) fn new() -> Self {
+    /// No connections. `total` is the memory of all users, in bytes.
+    pub(super) fn new(total: u64) -> Self {
         Self(Pool::new(Rules {
-            capacity: u64::MAX,
-            floor: u64::MAX,
+            capacity: total,
+            floor: 0,
             grace: Duration::MAX,
             window: Duration::MAX,
         }))
+    }
+
+    /// Changes the memory of all users, in bytes. Connections keep their windows.
+    pub(super) fn set_total(&self, total: u64) {
+        self.0.set_capacity(total);
     }
 
     /// Raises the windows of a connection once. `memory` is the whole memory of the user, in bytes.
@@ -56,11 +63,12 @@ impl Windows {
         }
     }
 
-    /// The size in bytes of each window of a further connection. `None` for a user without enough memory: the connection
-    /// keeps the first windows.
+    /// The size in bytes of each window of a further connection. `None` for a user without enough memory, or if other
+    /// users have left too little: the connection keeps the first windows.
     fn grant(&self, taker: &Taker, memory: u64) -> Option<(u64, Holding)> {
         let left = memory.saturating_sub(self.0.used_by(taker));
-        let size = (left / PART / MEMORY).min(LARGEST);
+        let part = (left / PART).min(self.0.left() / PART_OF_ALL);
+        let size = (part / MEMORY).min(LARGEST);
         if size <= FIRST_WINDOW {
             return None;
         }
@@ -80,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_of_a_user_share_its_memory() {
-        let windows = Windows::new();
+        let windows = Windows::new(64 << 30);
         let [a, b] = ["a", "b"].map(|name| Taker::User(name.into()));
         let memory = 512 << 20;
         let many: Vec<_> = (0..60).map(|_| windows.grant(&a, memory)).collect();
@@ -98,5 +106,23 @@ mod tests {
         assert_eq!(windows.memory(), 3 * LARGEST);
         let again = windows.grant(&a, memory).expect("given back");
         assert_eq!(again.0, sizes[0]);
+    }
+    #[tokio::test]
+    async fn the_windows_of_all_users_have_a_total() {
+        let total = 4 << 30;
+        let windows = Windows::new(total);
+        let users = (0..1000).map(|number| Taker::User(format!("user {number}").into()));
+        let granted: Vec<_> = users.map(|user| windows.grant(&user, 512 << 20)).collect();
+        let sizes: Vec<_> = granted.iter().flatten().map(|(size, _)| *size).collect();
+        assert!(
+            sizes[0] > 56 << 20 && sizes.len() > 50 && sizes.len() < 100,
+            "{sizes:?}"
+        );
+        assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+        assert!(windows.memory() <= total);
+        assert!(windows.memory() > total - total / 8);
+        windows.set_total(2 * total);
+        let later = windows.grant(&Taker::User("later".into()), 512 << 20);
+        assert!(later.expect("more memory").0 > 56 << 20);
     }
 }

@@ -93,6 +93,11 @@ impl Pool {
         self.lock().shares.used_by(taker)
     }
 
+    /// Number of units in no holding.
+    pub(crate) fn left(&self) -> u64 {
+        self.lock().shares.left()
+    }
+
     /// Changes the number of units. Holdings stay.
     pub fn set_capacity(&self, units: u64) {
         let mut state = self.lock();

@@ -208,7 +208,7 @@ impl Shares {
         due.min()
     }
 
-    fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         self.rules.capacity.saturating_sub(self.used)
     }
 

@@ -266,6 +266,19 @@ async fn windows_are_given_back_with_their_connection() -> TestResult {
     within("given back", given_back).await
 }
 
+/// The windows of the first connection are a sixteenth of the memory of all users, if a user may have more.
+#[tokio::test]
+async fn all_users_share_the_memory_of_windows() -> TestResult {
+    let mut options = open();
+    options.all_memory = 96 << 20;
+    let setup = Setup::new(options).await?;
+    let data = pattern(10_000, 5);
+    let echoing = target(echo).await?;
+    assert!(exchange(setup.forwarded(echoing).await?, &data).await? == data);
+    assert_eq!(setup.server.stats().window_memory, 6 << 20);
+    Ok(())
+}
+
 /// With an option of the server's, a flow that carries nothing ends, as a reset.
 #[tokio::test]
 async fn an_idle_flow_ends() -> TestResult {
