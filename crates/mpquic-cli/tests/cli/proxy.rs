@@ -27,12 +27,23 @@ impl Client {
         entrances: usize,
         more: &[&str],
     ) -> Self {
+        Self::start_logging(address, server, entrances, more, Stdio::null())
+    }
+
+    /// The same, with a place for its log.
+    fn start_logging(
+        address: SocketAddr,
+        server: &Server,
+        entrances: usize,
+        more: &[&str],
+        log: Stdio,
+    ) -> Self {
         let url = format!("https://{address}");
         let fixed = ["proxy", "client", &url, "--pin", &server.pin];
         let paths = ["--local", "127.0.0.2", "--local", "127.0.0.3"];
         let mut child = mpquic(&[&fixed[..], &paths, more].concat())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -136,11 +147,17 @@ fn programs_reach_targets_and_the_log_names_users() {
         answer.escape_ascii()
     );
 
-    // Another client shows nothing.
-    let stranger = Client::start(&server, 1, &["--http", "0"]);
-    wait_until("a refusal", || {
-        exchange(stranger.entrances[0], ask.as_bytes()).starts_with(b"HTTP/1.1 502")
-    });
+    // Another client has no credentials, and its log says so once.
+    let said = fs::File::create(at("said")).unwrap();
+    let stranger = Client::start_logging(server.address, &server, 1, &["--http", "0"], said.into());
+    for _ in 0..2 {
+        wait_until("a refusal", || {
+            exchange(stranger.entrances[0], ask.as_bytes()).starts_with(b"HTTP/1.1 502")
+        });
+    }
+    let said = fs::read_to_string(at("said")).unwrap();
+    let told = "the proxy wants a name and a password, and this client has none (407)";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
     let lines = || fs::read_to_string(&log).unwrap_or_default();
     let expected = [
         format!(" - alice [{{}}] \"CONNECT {target} HTTP/3\" 200 5"),

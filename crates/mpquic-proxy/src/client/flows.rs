@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -139,6 +139,8 @@ struct Shared {
     open_ip: AtomicU64,
     dropped_payloads: AtomicU64,
     displaced_udp: AtomicU64,
+    /// The last flow was refused for its credential.
+    is_unknown: AtomicBool,
     /// Payloads of all flows that wait for their streams.
     large: Arc<Pool>,
 }
@@ -187,6 +189,7 @@ impl Client {
             open_ip: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
             displaced_udp: AtomicU64::new(0),
+            is_unknown: AtomicBool::new(false),
             large: Arc::default(),
         }))
     }
@@ -343,6 +346,7 @@ impl Client {
             Ok(answered) => answered?,
             Err(error) => return Err(self.unasked(session, &error).await),
         };
+        self.on_answer(response.status());
         if response.status().is_success() {
             return Ok(accepted);
         }
@@ -354,6 +358,21 @@ impl Client {
         match reason.is_some_and(|reason| reason.contains("error=connection_refused")) {
             true => Err(NoFlow::ConnectionRefused),
             false => Err(NoFlow::Refused(response.status())),
+        }
+    }
+
+    /// The log says once that the proxy does not know the user, and again only after a flow was accepted.
+    fn on_answer(&self, status: StatusCode) {
+        let is_unknown = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        let was_unknown = &self.0.is_unknown;
+        if status.is_success() {
+            was_unknown.store(false, Ordering::Relaxed);
+        } else if is_unknown && !was_unknown.swap(true, Ordering::Relaxed) {
+            let sent = match self.0.authorization {
+                Some(_) => "does not accept the name and password of this client",
+                None => "wants a name and a password, and this client has none",
+            };
+            tracing::warn!("no flows: the proxy {sent} (407); check --credentials at both ends");
         }
     }
 
