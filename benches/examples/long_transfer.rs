@@ -124,9 +124,10 @@ async fn run(
     let expected = server.line()?;
     println!("SHA-256 {hash}");
     connection.close(0u32.into(), b"");
-    match hash == expected {
-        true => Ok(()),
-        false => Err(format!("the server's hash is {expected}").into()),
+    if hash == expected {
+        Ok(())
+    } else {
+        Err(format!("the server's hash is {expected}").into())
     }
 }
 
@@ -144,9 +145,10 @@ async fn download(connection: &Connection, bytes: u64) -> Result<Sha256, Failure
             piece.clear();
         }
     }
-    match received == bytes {
-        true => Ok(hash),
-        false => Err(format!("received {received} bytes").into()),
+    if received == bytes {
+        Ok(hash)
+    } else {
+        Err(format!("received {received} bytes").into())
     }
 }
 

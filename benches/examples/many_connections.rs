@@ -150,9 +150,10 @@ async fn run(
     let share = |cpu: f64| 100.0 * cpu / f64::from(seconds);
     let (server, client) = (share(server_cpu), share(client_cpu));
     println!("CPU: server {server:.0} %, client {client:.0} %");
-    match failures.is_empty() && done == expected {
-        true => Ok(()),
-        false => Err("not every request was answered".into()),
+    if failures.is_empty() && done == expected {
+        Ok(())
+    } else {
+        Err("not every request was answered".into())
     }
 }
 

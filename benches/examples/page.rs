@@ -53,9 +53,10 @@ impl Kind {
 fn read_priority(text: &str) -> Result<Priority, Failure> {
     let number = text.trim_end_matches('i');
     let priority = Priority::new(number.parse()?).ok_or("urgencies are from 0 to 7")?;
-    Ok(match number == text {
-        true => priority,
-        false => priority.with_incremental(),
+    Ok(if number == text {
+        priority
+    } else {
+        priority.with_incremental()
     })
 }
 
@@ -159,8 +160,9 @@ async fn fetch(
     while let Some(data) = stream.recv_data().await? {
         received += data.remaining();
     }
-    match received == expected {
-        true => Ok(()),
-        false => Err(format!("{name}: {received} bytes of {expected}").into()),
+    if received == expected {
+        Ok(())
+    } else {
+        Err(format!("{name}: {received} bytes of {expected}").into())
     }
 }

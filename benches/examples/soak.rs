@@ -294,8 +294,9 @@ async fn echo(connection: &Connection, size: usize) -> Result<(), Failure> {
     let (mut send, mut receive) = connection.open_bi().await?;
     send.write_all(&data).await?;
     send.finish()?;
-    match receive.read_to_end(LARGEST).await? == data {
-        true => Ok(()),
-        false => Err("something else came back".into()),
+    if receive.read_to_end(LARGEST).await? == data {
+        Ok(())
+    } else {
+        Err("something else came back".into())
     }
 }

@@ -183,12 +183,13 @@ fuzz_target!(|input: Input| {
     };
     let (client, server) = (config(options.client), config(options.server));
     let honest = NullCrypto::new(b"fuzz");
-    let (client, server) = match input.by_server {
-        true => (
+    let (client, server) = if input.by_server {
+        (
             honest.client(client),
             ServerConfig::new(meddler(), server, [7; 32]),
-        ),
-        false => (ClientConfig::new(meddler(), client), honest.server(server)),
+        )
+    } else {
+        (ClientConfig::new(meddler(), client), honest.server(server))
     };
     let victim = if input.by_server {
         Side::Client

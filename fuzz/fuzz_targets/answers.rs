@@ -205,9 +205,10 @@ fn check_answer(answer: &Answer) {
     let mut ask = Ask::get(&"https://host/a".parse().unwrap());
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::PUT];
     ask.method = methods[usize::from(answer.method) % methods.len()].clone();
-    let stamp = match answer.is_dated {
-        true => Stamp::LastModified(date(1000)),
-        false => Stamp::Etag("\"same\"".to_owned()),
+    let stamp = if answer.is_dated {
+        Stamp::LastModified(date(1000))
+    } else {
+        Stamp::Etag("\"same\"".to_owned())
     };
     // A client continues only a file of which it has at least one byte.
     let have = answer.have.map(|have| u64::from(have.max(1)));
@@ -486,12 +487,11 @@ fn check_hop(ask: &Ask, status: StatusCode, location: &str, next: &Ask) {
     let naive = naive_resolve(&ask.url.to_string(), location);
     let naive = options::parse_url(&naive);
     assert_eq!(naive.as_ref(), Ok(&next.url), "{location}");
-    match next.url.authority() == ask.url.authority() {
-        true => assert_eq!(next.fields, ask.fields),
-        false => {
-            let names = next.fields.keys().collect::<HashSet<_>>();
-            assert!(names.is_subset(&HashSet::from([&ACCEPT, &USER_AGENT])));
-        }
+    if next.url.authority() == ask.url.authority() {
+        assert_eq!(next.fields, ask.fields)
+    } else {
+        let names = next.fields.keys().collect::<HashSet<_>>();
+        assert!(names.is_subset(&HashSet::from([&ACCEPT, &USER_AGENT])));
     }
     assert_eq!(next.have, ask.have);
     let method = match (status.as_u16(), &ask.method) {

@@ -149,9 +149,10 @@ fn naive_range(is_get: bool, fields: &HeaderMap, length: u64) -> Selection {
         (Ok(None), Ok(Some(suffix))) => length.saturating_sub(suffix)..length,
         _ => return Selection::Whole,
     };
-    match range.is_empty() {
-        true => Selection::Unsatisfiable,
-        false => Selection::Part(range.start as u64..range.end as u64),
+    if range.is_empty() {
+        Selection::Unsatisfiable
+    } else {
+        Selection::Part(range.start as u64..range.end as u64)
     }
 }
 

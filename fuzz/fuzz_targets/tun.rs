@@ -147,17 +147,19 @@ fn check_built(built: &Built) {
         (body[12], body[13]) = (5 << 4, 16);
     }
     body.extend_from_slice(&built.data[..built.data.len().min(9000)]);
-    let (mut ip, is_whole) = match built.is_v6 {
-        true => v6(built, protocol, &body),
-        false => v4(built, protocol, &body),
+    let (mut ip, is_whole) = if built.is_v6 {
+        v6(built, protocol, &body)
+    } else {
+        v4(built, protocol, &body)
     };
     let start = ip.len() - body.len();
     // A cut packet is refused, and bytes behind a packet are not read.
     let cut = usize::from(built.cut).min(ip.len());
     let is_cut = cut > 0 && built.behind == 0;
-    match is_cut {
-        true => ip.truncate(ip.len() - cut),
-        false => ip.resize(ip.len() + usize::from(built.behind), 0xee),
+    if is_cut {
+        ip.truncate(ip.len() - cut)
+    } else {
+        ip.resize(ip.len() + usize::from(built.behind), 0xee)
     }
     let mut frame = vec![0; FRAME_HEADER];
     // The frame says that its checksum was found right.

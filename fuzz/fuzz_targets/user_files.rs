@@ -705,32 +705,29 @@ fn record(record: &Record) -> Value {
 
 fn check_logs(file: &Path, is_sequence: bool, lines: &[Line], room: usize) {
     let head = json!({ "trace": { "vantage_point": { "type": "client" }, "odcid": SECRET } });
-    let text = match is_sequence {
-        true => {
-            let lines = lines.iter().take(24).map(|line| match line {
-                Line::Record(one) => record(one).to_string(),
-                Line::Any(text) => text.clone(),
-                Line::Cut(one, at) => record(one).to_string().chars().take((*at).into()).collect(),
-            });
-            let lines = std::iter::once(head.to_string()).chain(lines);
-            lines.map(|line| format!("\u{1e}{line}\n")).collect()
-        }
-        false => {
-            let events = lines.iter().take(24).map(|line| match line {
-                Line::Record(one) | Line::Cut(one, _) => record(one),
-                Line::Any(text) => text.as_str().into(),
-            });
-            let events: Vec<Value> = events.collect();
-            let more = lines.iter().find_map(|line| match line {
-                Line::Any(text) => Some(text.as_str()),
-                _ => None,
-            });
-            let trace = json!({ "events": events, "vantage_point": {}, "odcid": SECRET });
-            format!(
-                "{{\"title\":\"x\",\"traces\":[{trace}{}]}}",
-                more.unwrap_or_default()
-            )
-        }
+    let text = if is_sequence {
+        let lines = lines.iter().take(24).map(|line| match line {
+            Line::Record(one) => record(one).to_string(),
+            Line::Any(text) => text.clone(),
+            Line::Cut(one, at) => record(one).to_string().chars().take((*at).into()).collect(),
+        });
+        let lines = std::iter::once(head.to_string()).chain(lines);
+        lines.map(|line| format!("\u{1e}{line}\n")).collect()
+    } else {
+        let events = lines.iter().take(24).map(|line| match line {
+            Line::Record(one) | Line::Cut(one, _) => record(one),
+            Line::Any(text) => text.as_str().into(),
+        });
+        let events: Vec<Value> = events.collect();
+        let more = lines.iter().find_map(|line| match line {
+            Line::Any(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let trace = json!({ "events": events, "vantage_point": {}, "odcid": SECRET });
+        format!(
+            "{{\"title\":\"x\",\"traces\":[{trace}{}]}}",
+            more.unwrap_or_default()
+        )
     };
     write(file, &text);
     check_page(file, &text, room);

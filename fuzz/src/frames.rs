@@ -183,13 +183,12 @@ fn alternative_address(u: &mut Unstructured<'_>) -> Result<AlternativeAddress> {
     for _ in 0..u.int_in_range(0..=12u8)? {
         let (side, is_ipv6, host): (bool, bool, [u8; 4]) = u.arbitrary()?;
         let port = u.arbitrary()?;
-        let address = match is_ipv6 {
-            true => {
-                let [a, b, c, d] = host;
-                let ip = Ipv6Addr::from([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, d, c, b, a]);
-                SocketAddr::new(ip.into(), port)
-            }
-            false => SocketAddr::from((host, port)),
+        let address = if is_ipv6 {
+            let [a, b, c, d] = host;
+            let ip = Ipv6Addr::from([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, d, c, b, a]);
+            SocketAddr::new(ip.into(), port)
+        } else {
+            SocketAddr::from((host, port))
         };
         let entries: &mut Vec<AddressEntry> = &mut sides[usize::from(side)];
         let before = entries.last().map_or(0, |entry| entry.priority_hint);

@@ -313,9 +313,10 @@ impl Reader {
 
     fn on_end(&self) -> Result<(), Fault> {
         let is_short = self.announced().is_some_and(|length| self.content < length);
-        match self.stage == Stage::Begin || is_short {
-            true => Err(Fault::Stream),
-            false => Ok(()),
+        if self.stage == Stage::Begin || is_short {
+            Err(Fault::Stream)
+        } else {
+            Ok(())
         }
     }
 
@@ -413,9 +414,10 @@ fn take_string(rest: &mut &[u8], bits: u32) -> Option<Vec<u8>> {
     let (string, left) = rest.split_at_checked(length)?;
     *rest = left;
     let mut text = Vec::new();
-    match is_huffman {
-        true => huffman::decode(string, &mut text)?,
-        false => text.extend_from_slice(string),
+    if is_huffman {
+        huffman::decode(string, &mut text)?
+    } else {
+        text.extend_from_slice(string)
     }
     Some(text)
 }

@@ -73,9 +73,10 @@ impl Arguments {
 fn main() -> Result<()> {
     let mut arguments = Arguments::parse();
     let contestants = arguments.contestants()?;
-    let broken = match arguments.no_build {
-        true => Vec::new(),
-        false => build(&contestants)?,
+    let broken = if arguments.no_build {
+        Vec::new()
+    } else {
+        build(&contestants)?
     };
     arguments.placement.prepare()?;
     let directory = std::env::temp_dir().join(format!("mpquic-compare-{}", std::process::id()));

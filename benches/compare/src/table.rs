@@ -152,9 +152,12 @@ fn verdict(subject: Subject, rows: &[Row]) -> String {
             .iter()
             .filter(|row| !row.contestant.is_limit() && row.contestant != Contestant::Mpquic);
         let others = others.filter_map(|row| Some((row, row.median(figure)?)));
-        let best = others.min_by(|(_, left), (_, right)| match figure.more {
-            true => right.total_cmp(left),
-            false => left.total_cmp(right),
+        let best = others.min_by(|(_, left), (_, right)| {
+            if figure.more {
+                right.total_cmp(left)
+            } else {
+                left.total_cmp(right)
+            }
         });
         if let Some((best, _)) = best {
             let ratio = number(own.ratio(best, figure), 2);

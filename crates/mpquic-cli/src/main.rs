@@ -183,13 +183,12 @@ fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'sta
     let width = rows.clone().map(|(name, ..)| name.len()).max();
     let width = width.unwrap_or(0);
     for (name, description, source) in rows {
-        match how.json {
-            true => text::json::print(
+        if how.json {
+            text::json::print(
                 &serde_json::json!({ "name": name, "description": description, "source": source }),
-            ),
-            false => {
-                process::screen::print(format_args!("{name:width$}  {description} [{source}]"))
-            }
+            )
+        } else {
+            process::screen::print(format_args!("{name:width$}  {description} [{source}]"))
         }
     }
 }

@@ -282,9 +282,10 @@ async fn try_from(
     let reached = |server: &&SocketAddr| start.reaches(**server, listed);
     let Some(server) = servers.iter().find(reached) else {
         let is_of_version = servers.iter().any(|server| start.reaches(*server, &[]));
-        return Err(Cause::Connect.failed(match is_of_version {
-            false => "the server has no address of this IP version",
-            true => "another address of the interface suits the server better",
+        return Err(Cause::Connect.failed(if is_of_version {
+            "another address of the interface suits the server better"
+        } else {
+            "the server has no address of this IP version"
         }));
     };
     let began = Instant::now();
@@ -472,9 +473,10 @@ fn what(row: &Row) -> String {
             reached.min_rtt_ms,
             reached.mtu,
             reached.ecn,
-            match reached.multipath {
-                true => "multipath",
-                false => "no multipath",
+            if reached.multipath {
+                "multipath"
+            } else {
+                "no multipath"
             },
             reached.quic_version,
             reached.protocol

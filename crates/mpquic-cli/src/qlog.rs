@@ -177,13 +177,14 @@ pub(crate) fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String>
     let record = serde_json::from_slice::<Value>(text_of(&first));
     let is_sequence = first.first() == Some(&RECORD_SEPARATOR)
         || record.is_ok_and(|record| record.get("traces").is_none());
-    match is_sequence {
-        true => Ok(vec![sequence(
+    if is_sequence {
+        Ok(vec![sequence(
             io::Cursor::new(first).chain(file),
             path,
             room,
-        )?]),
-        false => whole(io::Cursor::new(first).chain(file), MAX_WHOLE, path, room),
+        )?])
+    } else {
+        whole(io::Cursor::new(first).chain(file), MAX_WHOLE, path, room)
     }
 }
 
@@ -285,9 +286,10 @@ fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Ve
     traces
         .filter(is_array)
         .map_or(Ok(()), |traces| parts(traces, each))?;
-    match logs.is_empty() {
-        true => Err("not a qlog: it has no `traces`, and is not JSON-SEQ".to_owned()),
-        false => Ok(logs),
+    if logs.is_empty() {
+        Err("not a qlog: it has no `traces`, and is not JSON-SEQ".to_owned())
+    } else {
+        Ok(logs)
     }
 }
 
@@ -330,9 +332,10 @@ fn one_trace(
 
 /// Refuses records above the limit of a line.
 fn bounded(length: usize) -> Result<(), String> {
-    match length as u64 > MAX_LINE {
-        true => Err(format!("a record is larger than {}", size(MAX_LINE))),
-        false => Ok(()),
+    if length as u64 > MAX_LINE {
+        Err(format!("a record is larger than {}", size(MAX_LINE)))
+    } else {
+        Ok(())
     }
 }
 

@@ -229,9 +229,10 @@ fn logged(event: &PathEvent) -> Option<(PathId, PathChange)> {
             ..
         } => PathChange::Abandoned {
             error_code: *error_code,
-            initiator: match by_peer {
-                true => Initiator::Remote,
-                false => Initiator::Local,
+            initiator: if *by_peer {
+                Initiator::Remote
+            } else {
+                Initiator::Local
             },
         },
         PathEvent::Discarded(_) => PathChange::Discarded,

@@ -122,9 +122,10 @@ mod tests {
         }
 
         fn chunk(&self) -> &[u8] {
-            match self.0.is_empty() {
-                true => self.1.chunk(),
-                false => &self.0,
+            if self.0.is_empty() {
+                self.1.chunk()
+            } else {
+                &self.0
             }
         }
 

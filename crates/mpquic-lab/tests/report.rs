@@ -420,9 +420,10 @@ fn contenders_that_fail_every_time_are_shown_as_failed() {
     let mut parts = Vec::new();
     for part in read(&directory, "results.json").split("{\"contender\":1,") {
         let failed = r#""state":{"failed":"cut off"}"#;
-        let part = match parts.is_empty() {
-            true => part.to_owned(),
-            false => part.replacen(r#""state":"finished""#, failed, 1),
+        let part = if parts.is_empty() {
+            part.to_owned()
+        } else {
+            part.replacen(r#""state":"finished""#, failed, 1)
         };
         parts.push(part);
     }

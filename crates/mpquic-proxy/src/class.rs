@@ -260,9 +260,10 @@ impl Guess {
         let before = self.class;
         if elapsed >= PERIOD {
             // The traffic of a period that is already over is unknown.
-            self.class = match elapsed < 2 * PERIOD || self.has_more() {
-                true => self.of_period(),
-                false => Class::Interactive,
+            self.class = if elapsed < 2 * PERIOD || self.has_more() {
+                self.of_period()
+            } else {
+                Class::Interactive
             };
             (self.began, self.bytes, self.payloads) = (now, 0, 0);
             self.waited = Duration::ZERO;

@@ -152,9 +152,10 @@ impl UdpSender {
             put_varint(&mut numbered, number);
             numbered.extend_from_slice(payload);
             let options = DatagramOptions::default();
-            let options = match is_copied {
-                true => options.with_copy(),
-                false => options,
+            let options = if is_copied {
+                options.with_copy()
+            } else {
+                options
             };
             match self.datagrams.send_with(&numbered, options) {
                 // The payload may fit without its number.

@@ -58,13 +58,14 @@ impl FromStr for Credential {
             let (name, _) = rest.split_once(':').ok_or(InvalidCredential)?;
             let is_name = (1..=MAX_NAME).contains(&name.len())
                 && name.bytes().all(|byte| byte.is_ascii_graphic());
-            return match is_name && !rest.chars().any(char::is_control) {
-                true => Ok(Self {
+            return if is_name && !rest.chars().any(char::is_control) {
+                Ok(Self {
                     scheme: Scheme::Basic,
                     shown: STANDARD.encode(rest),
                     name: name.to_owned(),
-                }),
-                false => Err(InvalidCredential),
+                })
+            } else {
+                Err(InvalidCredential)
             };
         }
         // RFC 6750 section 2.1

@@ -184,9 +184,10 @@ fn check_order(routes: &[Route]) -> Result<(), Malformed> {
             wide.first.is_ipv4() == route.first.is_ipv4() && wide.first <= route.last
         })
     };
-    match others.iter().any(is_double) {
-        true => Err(Malformed::Order),
-        false => Ok(()),
+    if others.iter().any(is_double) {
+        Err(Malformed::Order)
+    } else {
+        Ok(())
     }
 }
 

@@ -66,9 +66,10 @@ impl IpScope {
 
     /// The route of one IP version with ICMP.
     pub(crate) fn route(&self, is_v4: bool) -> Option<Route> {
-        let everything = match is_v4 {
-            true => IpNet::V4(ipnet::Ipv4Net::default()),
-            false => IpNet::V6(ipnet::Ipv6Net::default()),
+        let everything = if is_v4 {
+            IpNet::V4(ipnet::Ipv4Net::default())
+        } else {
+            IpNet::V6(ipnet::Ipv6Net::default())
         };
         let network = self.network.unwrap_or(everything);
         let protocol = if is_v4 { ICMP } else { ICMPV6 };

@@ -105,9 +105,10 @@ impl FromStr for Nat64Prefix {
     fn from_str(text: &str) -> Result<Self, InvalidNat64Prefix> {
         let prefix: Ipv6Net = text.parse().map_err(|_| InvalidNat64Prefix)?;
         let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
-        match has_length && prefix.trunc() == prefix {
-            true => Ok(Self(prefix)),
-            false => Err(InvalidNat64Prefix),
+        if has_length && prefix.trunc() == prefix {
+            Ok(Self(prefix))
+        } else {
+            Err(InvalidNat64Prefix)
         }
     }
 }
@@ -227,15 +228,19 @@ impl FromStr for Rule {
             None if network.contains(':') => return Err(InvalidRule),
             None => Some(parse_network(network)?),
         };
-        let port = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => text.parse().map_err(|_| InvalidRule),
-            false => Err(InvalidRule),
+        let port = |text: &str| {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                text.parse().map_err(|_| InvalidRule)
+            } else {
+                Err(InvalidRule)
+            }
         };
         let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
         let ports = port(first)?..=port(last)?;
-        match ports.is_empty() {
-            true => Err(InvalidRule),
-            false => Ok(Self { network, ports }),
+        if ports.is_empty() {
+            Err(InvalidRule)
+        } else {
+            Ok(Self { network, ports })
         }
     }
 }

@@ -150,9 +150,10 @@ impl FromStr for Host {
         }
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let has_labels = text.bytes().any(|byte| byte != b'.');
-        match has_labels && text.len() <= MAX_NAME && text.bytes().all(is_allowed) {
-            true => Ok(Self::Name(text.to_owned())),
-            false => Err(InvalidTarget::Host),
+        if has_labels && text.len() <= MAX_NAME && text.bytes().all(is_allowed) {
+            Ok(Self::Name(text.to_owned()))
+        } else {
+            Err(InvalidTarget::Host)
         }
     }
 }

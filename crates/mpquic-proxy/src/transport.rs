@@ -87,9 +87,10 @@ fn may_wait(waiting: usize, (own, flows): (usize, usize), most: usize) -> bool {
 /// Bytes that may wait for these paths.
 pub(crate) fn most_now(paths: &[PathStats]) -> usize {
     let active = || paths.iter().filter(|path| path.state == PathState::Active);
-    let least = match active().any(|path| path.slow_start_threshold.is_some()) {
-        true => ALWAYS,
-        false => AT_FIRST,
+    let least = if active().any(|path| path.slow_start_threshold.is_some()) {
+        ALWAYS
+    } else {
+        AT_FIRST
     };
     most_waiting(active().map(rate).fold(0, u64::saturating_add), least)
 }

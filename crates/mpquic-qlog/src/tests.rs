@@ -204,9 +204,10 @@ struct Failing<'a> {
 
 impl Failing<'_> {
     fn call(&self) -> io::Result<()> {
-        match self.calls.fetch_add(1, Ordering::Relaxed) == self.fails {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if self.calls.fetch_add(1, Ordering::Relaxed) == self.fails {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 }

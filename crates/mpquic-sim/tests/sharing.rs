@@ -66,9 +66,10 @@ impl Watched {
             for id in streams {
                 let now = received(pair, id);
                 let (silence, longest) = watched.silence.entry(*id).or_default();
-                match last.insert(*id, now) == Some(now) {
-                    true => *silence += 10 * MS,
-                    false => *silence = Duration::ZERO,
+                if last.insert(*id, now) == Some(now) {
+                    *silence += 10 * MS
+                } else {
+                    *silence = Duration::ZERO
                 }
                 *longest = (*longest).max(*silence);
             }

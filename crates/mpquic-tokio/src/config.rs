@@ -601,9 +601,10 @@ fn native_roots(
 }
 
 fn protocols<'a>(alpn: &'a [&'a [u8]]) -> Result<&'a [&'a [u8]], ConfigError> {
-    match alpn.is_empty() {
-        true => Err(ConfigError::NoProtocol),
-        false => Ok(alpn),
+    if alpn.is_empty() {
+        Err(ConfigError::NoProtocol)
+    } else {
+        Ok(alpn)
     }
 }
 

@@ -562,9 +562,10 @@ impl LockedConnection<'_> {
             self.prepare(now);
             self.flush(now);
         }
-        match self.core.is_drained() {
-            true => Turn::End,
-            false => Turn::Done,
+        if self.core.is_drained() {
+            Turn::End
+        } else {
+            Turn::Done
         }
     }
 

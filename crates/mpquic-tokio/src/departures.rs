@@ -116,9 +116,10 @@ impl Departures {
                     .iter()
                     .any(|left| left.is_lost(&self.locals, tuple))
             };
-            let moved = match to.reaches(four_tuple.remote) {
-                true => move_path(core, now, (path, local), is_lost),
-                false => Outcome::Refused,
+            let moved = if to.reaches(four_tuple.remote) {
+                move_path(core, now, (path, local), is_lost)
+            } else {
+                Outcome::Refused
             };
             if moved == Outcome::Later {
                 waits = true;

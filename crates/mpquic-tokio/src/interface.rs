@@ -496,9 +496,10 @@ mod tests {
     #[test]
     fn one_address_per_interface_and_version() {
         let up = || IfOperStatus::Up;
-        let down = match SAYS_UNKNOWN_OF_DOWN {
-            true => IfOperStatus::Unknown,
-            false => IfOperStatus::Down,
+        let down = if SAYS_UNKNOWN_OF_DOWN {
+            IfOperStatus::Unknown
+        } else {
+            IfOperStatus::Down
         };
         let all = vec![
             interface("lo", "127.0.0.1", up()),

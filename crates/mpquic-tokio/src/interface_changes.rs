@@ -47,13 +47,14 @@ impl InterfaceChanges {
                 // The coming check sees changes from the time of the wait.
                 told.and_then(|()| events.forget())
             };
-            let told = match all_done {
-                true => told.await,
-                false => tokio::select! {
+            let told = if all_done {
+                told.await
+            } else {
+                tokio::select! {
                     biased;
                     told = told => told,
                     () = self.runtime.timer(later) => Ok(()),
-                },
+                }
             };
             if let Err(error) = told {
                 tracing::debug!(%error, "no news of interfaces, they are polled");

@@ -195,9 +195,10 @@ impl Sending {
             .unsent
             .iter()
             .any(|unsent| Arc::ptr_eq(&unsent.socket, &socket));
-        let sent = match is_full {
-            true => Sent::Blocked { from: 0 },
-            false => socket.send(&transmit, contents),
+        let sent = if is_full {
+            Sent::Blocked { from: 0 }
+        } else {
+            socket.send(&transmit, contents)
         };
         if let Sent::Blocked { from } = sent {
             self.keep(socket, transmit, contents.get(from..).unwrap_or_default());

@@ -100,13 +100,12 @@ impl Socket {
         all: &[SocketAddr],
         (buffer_size, is_shared): (usize, bool),
     ) -> io::Result<Self> {
-        let socket = match is_shared {
-            true => bind_shared(local, all, buffer_size)?,
-            false => {
-                let socket = new_socket(local, buffer_size, all)?;
-                bind_behind(&socket, local)?;
-                socket.into()
-            }
+        let socket = if is_shared {
+            bind_shared(local, all, buffer_size)?
+        } else {
+            let socket = new_socket(local, buffer_size, all)?;
+            bind_behind(&socket, local)?;
+            socket.into()
         };
         Self::from_std(runtime, socket, None)
     }
@@ -229,9 +228,10 @@ impl Socket {
 
     /// What path managers know of it.
     pub(crate) fn place(&self) -> Local {
-        match self.is_backup() {
-            true => self.place.clone().backup(),
-            false => self.place.clone(),
+        if self.is_backup() {
+            self.place.clone().backup()
+        } else {
+            self.place.clone()
         }
     }
 

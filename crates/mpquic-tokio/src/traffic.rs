@@ -87,9 +87,10 @@ impl Counter {
 }
 
 fn on_the_wire(remote: SocketAddr, bytes: usize, segment: usize) -> u64 {
-    let headers = match remote.ip().to_canonical().is_ipv4() {
-        true => HEADERS_V4,
-        false => HEADERS_V6,
+    let headers = if remote.ip().to_canonical().is_ipv4() {
+        HEADERS_V4
+    } else {
+        HEADERS_V6
     };
     // An empty datagram is a packet as well.
     let packets = bytes.div_ceil(segment.max(1)).max(1);

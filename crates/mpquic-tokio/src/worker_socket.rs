@@ -342,12 +342,13 @@ mod tests {
                 // Any worker wakes this task.
                 let mut waiting: Vec<_> =
                     sockets.iter().map(|it| Box::pin(it.readable())).collect();
-                poll_fn(
-                    |cx| match waiting.iter_mut().any(|it| it.as_mut().poll(cx).is_ready()) {
-                        true => Poll::Ready(()),
-                        false => Poll::Pending,
-                    },
-                )
+                poll_fn(|cx| {
+                    if waiting.iter_mut().any(|it| it.as_mut().poll(cx).is_ready()) {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                })
                 .await;
             }
         };

@@ -74,9 +74,10 @@ async fn subscribe<S: AnySession>(session: S, frames: u32) -> Result<Duration, F
             let mut frame = stream.read_all().await?;
             let (number, made) = (frame.get_u32(), frame.get_u32());
             let took = start.elapsed() - Duration::from_millis(made.into());
-            match frame.len() == FRAME {
-                true => Ok((number, took)),
-                false => Err(Failure::from("a part of a frame")),
+            if frame.len() == FRAME {
+                Ok((number, took))
+            } else {
+                Err(Failure::from("a part of a frame"))
             }
         });
     }

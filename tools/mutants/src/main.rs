@@ -115,10 +115,7 @@ fn judge(
     let outcomes = Mutex::new(BTreeMap::new());
     let work = || {
         while let Some((file, line, what, number)) = changes.get(next.fetch_add(1, Relaxed)) {
-            let fate = match broken.contains(number) {
-                true => Fate::Invalid,
-                false => fate_of(*number, binaries),
-            };
+            let fate = if broken.contains(number) { Fate::Invalid } else { fate_of(*number, binaries) };
             eprintln!("{number}: {file}:{line}: {what}: {fate:?}");
             let outcome = Outcome {
                 file: file.clone(),
@@ -231,10 +228,7 @@ fn choose<'a>(options: &Options, sources: &'a [Source]) -> Vec<Changed<'a>> {
     let is_wanted = |source: &Source| {
         options.files.is_empty() || options.files.iter().any(|part| source.name.contains(part))
     };
-    let counts = sources.iter().map(|source| match is_wanted(source) {
-        true => source.points.iter().map(|point| point.changes.len()).sum(),
-        false => 0,
-    });
+    let counts = sources.iter().map(|source| if is_wanted(source) { source.points.iter().map(|point| point.changes.len()).sum() } else { 0 });
     let all: usize = counts.sum();
     let chosen = match options.only.as_slice() {
         [] => sample(all, options.sample.unwrap_or(all), options.seed),
@@ -291,10 +285,7 @@ fn read(options: &Options, root: &Path) -> Result<Vec<Source>, String> {
         let found = points::find(&text, &file, &constants);
         let stem = path.file_stem().unwrap_or_default();
         let is_root = ["lib", "main", "mod"].iter().any(|root| stem == *root);
-        let children = match is_root {
-            true => path.parent().unwrap_or(root).to_path_buf(),
-            false => path.with_extension(""),
-        };
+        let children = if is_root { path.parent().unwrap_or(root).to_path_buf() } else { path.with_extension("") };
         for_tests.extend(found.test_modules.iter().map(|name| children.join(name)));
         let name = path.strip_prefix(root).unwrap_or(&path);
         sources.push((

@@ -74,10 +74,7 @@ pub(crate) fn build(workspace: &Path, target: &Path, packages: &[String]) -> Bui
         binaries.extend(binary(&message));
         errors.extend(error(workspace, &message));
     }
-    match output.status.success() {
-        true => Built::Binaries(binaries),
-        false => Built::Errors(errors),
-    }
+    if output.status.success() { Built::Binaries(binaries) } else { Built::Errors(errors) }
 }
 
 fn binary(message: &Value) -> Option<Binary> {
@@ -208,10 +205,7 @@ fn watch(mut command: Command, patience: Duration) -> End {
             Ok(_) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => break End::TimedOut,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return match child.wait().is_ok_and(|status| status.success()) {
-                    true => End::Passed,
-                    false => End::Failed,
-                };
+                return if child.wait().is_ok_and(|status| status.success()) { End::Passed } else { End::Failed };
             }
         }
     };

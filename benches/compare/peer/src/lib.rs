@@ -76,22 +76,29 @@ pub fn ready(address: SocketAddr) {
 
 /// Runs a peer on tokio: one thread for tasks, sockets and timers.
 pub fn run<S: Stack>() -> Result<()> {
-    run_program::<S>(Program::parse(|workload, options| match options.http3 {
-        true => Some("no HTTP/3"),
-        false => S::lacks(workload),
+    run_program::<S>(Program::parse(|workload, options| {
+        if options.http3 {
+            Some("no HTTP/3")
+        } else {
+            S::lacks(workload)
+        }
     }))
 }
 
 /// Runs a peer on tokio, over HTTP/3 if the options ask for HTTP/3.
 pub fn run_with_http3<S: Stack<Connection: Http3>>() -> Result<()> {
-    let lacks = |workload, options: &Options| match options.http3 {
-        true => OverHttp3::<S>::lacks(workload),
-        false => S::lacks(workload),
+    let lacks = |workload, options: &Options| {
+        if options.http3 {
+            OverHttp3::<S>::lacks(workload)
+        } else {
+            S::lacks(workload)
+        }
     };
     let program = Program::parse(lacks);
-    match program.options.http3 {
-        true => run_program::<OverHttp3<S>>(program),
-        false => run_program::<S>(program),
+    if program.options.http3 {
+        run_program::<OverHttp3<S>>(program)
+    } else {
+        run_program::<S>(program)
     }
 }
 

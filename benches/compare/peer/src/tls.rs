@@ -36,9 +36,10 @@ fn is_aws_lc(options: &Options) -> bool {
 
 /// A library with the cipher and the key exchange that all peers use.
 pub fn provider(options: &Options) -> Arc<CryptoProvider> {
-    let mut provider = match is_aws_lc(options) {
-        true => aws_lc_rs::default_provider(),
-        false => ring::default_provider(),
+    let mut provider = if is_aws_lc(options) {
+        aws_lc_rs::default_provider()
+    } else {
+        ring::default_provider()
     };
     let cipher = CipherSuite::TLS13_AES_128_GCM_SHA256;
     provider
@@ -60,9 +61,10 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     if workload == Workload::Resumed {
         // Stateless tickets, so that one ticket resumes many connections.
-        config.ticketer = match is_aws_lc(options) {
-            true => aws_lc_rs::Ticketer::new()?,
-            false => ring::Ticketer::new()?,
+        config.ticketer = if is_aws_lc(options) {
+            aws_lc_rs::Ticketer::new()?
+        } else {
+            ring::Ticketer::new()?
         };
     }
     Ok(config)

@@ -375,9 +375,12 @@ mod tests {
             let (now, first, _) = self.send();
             let batches = (self.sent - first).div_ceil(size);
             let after = first + batches * size - self.sent;
-            let sent_at = |batch| match batch + 1 == batches && after > 0 {
-                true => now + gap,
-                false => now,
+            let sent_at = |batch| {
+                if batch + 1 == batches && after > 0 {
+                    now + gap
+                } else {
+                    now
+                }
             };
             for batch in 0..batches {
                 let arrived = now + RTT + apart * batch as u32;

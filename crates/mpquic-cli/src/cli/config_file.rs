@@ -79,9 +79,12 @@ fn options(file: &Path, command: &Command, matches: &ArgMatches) -> Result<Vec<O
     let table: Table = toml::from_str(&text).map_err(|error| about(file, error))?;
     let mut words = Vec::new();
     for (key, value) in &table {
-        let named = |arg: &&Arg| match arg.is_positional() {
-            true => arg.get_id() == key,
-            false => arg.get_long() == Some(key) && key != OPTION,
+        let named = |arg: &&Arg| {
+            if arg.is_positional() {
+                arg.get_id() == key
+            } else {
+                arg.get_long() == Some(key) && key != OPTION
+            }
         };
         let arg = command.get_arguments().find(named);
         let arg = arg.ok_or_else(|| {
@@ -129,9 +132,10 @@ fn add(arg: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, String> {
                 ));
             }
         };
-        Ok(match arg.is_positional() {
-            true => text.into(),
-            false => format!("--{key}={text}").into(),
+        Ok(if arg.is_positional() {
+            text.into()
+        } else {
+            format!("--{key}={text}").into()
         })
     };
     values.into_iter().map(word).collect()

@@ -85,9 +85,10 @@ fn form(argument: &Arg) -> String {
         Some(name) if numbers.min_values() == 0 => format!("{name}[={}]", value()),
         Some(name) => format!("{name} {}", value()),
     };
-    match argument.is_required_set() {
-        true => format!("{text}{many}"),
-        false => format!("[{text}]{many}"),
+    if argument.is_required_set() {
+        format!("{text}{many}")
+    } else {
+        format!("[{text}]{many}")
     }
 }
 

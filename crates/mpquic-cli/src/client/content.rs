@@ -67,9 +67,10 @@ pub(crate) fn content(
         // RFC 9110 section 14.4: the field has no meaning in a multipart answer, and the body may hold another part of
         // the file.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
-            Err(match ask.have.is_some() {
-                true => RequestError::NotTheRest("a part of the file in place of the whole file"),
-                false => RequestError::Malformed("a part of the file in place of the whole file"),
+            Err(if ask.have.is_some() {
+                RequestError::NotTheRest("a part of the file in place of the whole file")
+            } else {
+                RequestError::Malformed("a part of the file in place of the whole file")
             })
         }
         _ => Ok(whole),
@@ -161,9 +162,10 @@ fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
 fn content_length(fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
     let (Some(length), None) = (lengths.next(), lengths.next()) else {
-        return match fields.contains_key(CONTENT_LENGTH) {
-            true => Err(RequestError::Malformed("two lengths")),
-            false => Ok(None),
+        return if fields.contains_key(CONTENT_LENGTH) {
+            Err(RequestError::Malformed("two lengths"))
+        } else {
+            Ok(None)
         };
     };
     match length.to_str().ok().and_then(number) {

@@ -491,9 +491,10 @@ impl<'a> Sessions<'a> {
     /// Those of --server-addr are for the servers of the command line, not for where they send us.
     fn named_addresses(&self, authority: &Authority) -> &[SocketAddr] {
         let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
-        match self.purpose.urls.iter().any(is_asked_for) {
-            true => &self.reach.server_addr,
-            false => &[],
+        if self.purpose.urls.iter().any(is_asked_for) {
+            &self.reach.server_addr
+        } else {
+            &[]
         }
     }
 
@@ -534,10 +535,7 @@ impl<'a> Sessions<'a> {
         let limit = Duration::from_secs(seconds);
         let bound = tokio::time::timeout(limit, has_socket(&endpoint)).await;
         bound.map_err(|_| {
-            let whose = match self.reach.local.is_empty() {
-                true => "an interface",
-                false => "--local",
-            };
+            let whose = if self.reach.local.is_empty() { "an interface" } else { "--local" };
             let none = format!(
                 "no address of {whose} has been there for {seconds} s; --connect-timeout waits longer, and `mpquic paths` lists the addresses"
             );
@@ -744,9 +742,10 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         Cause::Name.failed(format_args!("cannot find the address of {host}: {error}"))
     })?;
     let addresses: Vec<_> = addresses.collect();
-    match addresses.is_empty() {
-        true => Err(Cause::Name.failed(format_args!("{host} has no address"))),
-        false => Ok(addresses),
+    if addresses.is_empty() {
+        Err(Cause::Name.failed(format_args!("{host} has no address")))
+    } else {
+        Ok(addresses)
     }
 }
 

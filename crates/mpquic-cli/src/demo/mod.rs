@@ -143,9 +143,10 @@ fn announcement(args: &Demo) -> String {
             format!(", each held to {limit}")
         }
     };
-    let cut = match args.steady {
-        true => "",
-        false => " One is cut after 40 %, and back after 70 %.",
+    let cut = if args.steady {
+        ""
+    } else {
+        " One is cut after 40 %, and back after 70 %."
     };
     format!(
         "Downloading {} MiB of generated data over two loopback paths{rate}.{cut}",

@@ -232,9 +232,10 @@ fn trail(segments: &[String]) -> String {
             let _ = write!(trail, "{}", Escaped(segment));
         }
     }
-    match segments.is_empty() {
-        true => "/".to_owned(),
-        false => trail,
+    if segments.is_empty() {
+        "/".to_owned()
+    } else {
+        trail
     }
 }
 

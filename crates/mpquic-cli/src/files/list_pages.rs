@@ -56,9 +56,10 @@ impl Pages {
     /// do not come after the page before are an error. So are too many pages, and too many empty pages in a row.
     pub(crate) fn turn(&mut self, listed: &mut Vec<Listed>) -> Result<bool, &'static str> {
         let ends = |entry: &Listed| entry.kind == Kind::More && !entry.name.is_empty();
-        let next = match listed.last().is_some_and(ends) {
-            true => listed.pop().and_then(|entry| entry.file_name()),
-            false => None,
+        let next = if listed.last().is_some_and(ends) {
+            listed.pop().and_then(|entry| entry.file_name())
+        } else {
+            None
         };
         self.count += 1;
         let is_behind = |name: &OsStr| {

@@ -112,9 +112,10 @@ impl Version {
             .flat_map(|list| list.split(','))
             .map(str::trim)
             .any(|tag| {
-                let strong = match weak_counts {
-                    true => tag.strip_prefix("W/").unwrap_or(tag),
-                    false => tag,
+                let strong = if weak_counts {
+                    tag.strip_prefix("W/").unwrap_or(tag)
+                } else {
+                    tag
                 };
                 tag == "*" || Some(strong) == self.etag.as_deref()
             })
@@ -173,9 +174,10 @@ impl Version {
                 _ => return Selection::Whole,
             },
         };
-        match range.is_empty() {
-            true => Selection::Unsatisfiable,
-            false => Selection::Part(range),
+        if range.is_empty() {
+            Selection::Unsatisfiable
+        } else {
+            Selection::Part(range)
         }
     }
 }

@@ -178,8 +178,9 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     ];
     let is_ours =
         ours.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection");
-    match is_ours {
-        true => Err(format!("cannot override header `{name}`: the tool sets it")),
-        false => Ok((name, value)),
+    if is_ours {
+        Err(format!("cannot override header `{name}`: the tool sets it"))
+    } else {
+        Ok((name, value))
     }
 }

@@ -105,9 +105,10 @@ impl Fetch<'_> {
                 reached.has(&ask.url) && self.given_up(&ask).is_none() && self.is_temporary(&ended);
             let (hint, has_rest) = self.hint(&ask, &ended);
             let failure = reached.judge(&ask.url, ended.into());
-            let next = match is_temporary {
-                true => retry.next(download.reached.at, clock::now()),
-                false => None,
+            let next = if is_temporary {
+                retry.next(download.reached.at, clock::now())
+            } else {
+                None
             };
             let Some((pause, is_first)) = next else {
                 let rest = download.leave().await.filter(|_| has_rest);
@@ -190,9 +191,10 @@ impl Fetch<'_> {
         let connected = connected.map_err(Ended::Failed)?;
         *number = connected.number;
         let connection = &connected.connection;
-        download.before = match connected.is_old {
-            true => Counters::of(connection),
-            false => Counters::default(),
+        download.before = if connected.is_old {
+            Counters::of(connection)
+        } else {
+            Counters::default()
         };
         let clients = &connected.clients;
         let mut early_data = false;

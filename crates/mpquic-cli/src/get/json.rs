@@ -243,9 +243,10 @@ impl JsonOutput {
 
     fn print(&self, line: &impl Serialize) {
         let json = json::line(line);
-        match self.to_stderr {
-            true => screen::say(json),
-            false => screen::print(json),
+        if self.to_stderr {
+            screen::say(json)
+        } else {
+            screen::print(json)
         }
     }
 

@@ -54,9 +54,10 @@ const PARALLEL: u16 = 64;
 pub(crate) async fn run(args: Get, left: &Left) -> Result<(), Failure> {
     let mut destinations = Vec::new();
     for url in &args.urls {
-        let destination = match args.recursive {
-            true => directory(&args, url)?,
-            false => destination(&args, url)?,
+        let destination = if args.recursive {
+            directory(&args, url)?
+        } else {
+            destination(&args, url)?
         };
         destinations.push((url, destination));
     }
@@ -149,9 +150,10 @@ async fn fetch_trees(
             parallel: args.parallel.unwrap_or(PARALLEL).into(),
             max_depth: args.max_depth.into(),
             dot_files: args.dot_files,
-            umask: match args.preserve_permissions {
-                true => 0,
-                false => umask(),
+            umask: if args.preserve_permissions {
+                0
+            } else {
+                umask()
             },
             quiet: args.quiet,
             is_live: args.live.is_shown(),
@@ -630,11 +632,12 @@ mod tests {
         ] {
             let crowd = Crowd::new(files, most);
             let served = crowd.serve();
-            let urls: Vec<_> = match options.contains(&"-r") {
-                true => vec![served.url("/").to_string()],
-                false => (0..files)
+            let urls: Vec<_> = if options.contains(&"-r") {
+                vec![served.url("/").to_string()]
+            } else {
+                (0..files)
                     .map(|name| served.url(&format!("/{name}")).to_string())
-                    .collect(),
+                    .collect()
             };
             let urls = urls.iter().map(String::as_str);
             let arguments: Vec<_> = into
@@ -645,9 +648,10 @@ mod tests {
             let args = get(&arguments);
             let purpose = Purpose::look(&args.urls[0], &[Alpn::H3]);
             let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-            let goes = match args.recursive {
-                true => directory,
-                false => destination,
+            let goes = if args.recursive {
+                directory
+            } else {
+                destination
             };
             let all = args.urls.iter().map(|url| (url, goes(&args, url).unwrap()));
             let plan = plan(&args).unwrap();

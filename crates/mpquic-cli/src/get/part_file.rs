@@ -330,9 +330,10 @@ impl PartFile {
         // The note goes first, while the lock is held: a later note may belong to the next
         // download.
         self.remove_note();
-        match self.replace {
-            true => fs::rename(part, &self.path)?,
-            false => rename_to_new(part, &self.path)?,
+        if self.replace {
+            fs::rename(part, &self.path)?
+        } else {
+            rename_to_new(part, &self.path)?
         }
         self.finished = true;
         self.kept.store(0, Ordering::Release);

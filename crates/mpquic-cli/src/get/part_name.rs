@@ -181,10 +181,7 @@ fn left(names: Names, key: &NoteKey) -> io::Result<Result<Claimed, &'static str>
         Found::Note(note) => *note,
         Found::Nothing => return Ok(Err("there is no note about it")),
         Found::Foreign => {
-            return Ok(Err(match key.is_there() {
-                true => NOT_OURS,
-                false => NO_KEY,
-            }));
+            return Ok(Err(if key.is_there() { NOT_OURS } else { NO_KEY }));
         }
     };
     let mut options = File::options();

@@ -688,9 +688,10 @@ mod tests {
             sink.write(Bytes::from_static(b"whole")).await.unwrap();
             sink.flush().await.unwrap();
             let kept = sink.kept();
-            match is_whole {
-                true => drop(sink.finish(None).await.unwrap()),
-                false => drop(sink),
+            if is_whole {
+                sink.finish(None).await.unwrap();
+            } else {
+                drop(sink);
             }
             assert_eq!(kept.bytes.load(std::sync::atomic::Ordering::Acquire), 0);
             let there = std::fs::read_dir(directory.path()).unwrap().count();

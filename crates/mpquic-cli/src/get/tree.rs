@@ -623,12 +623,13 @@ impl Tree<'_> {
         let attributes = entry.attributes().without_mode(self.umask);
         Ok(Job {
             entry: Some((dir.clone(), name.into())),
-            what: match is_directory {
-                true => What::List(attributes),
-                false => What::Fetch(Entry {
+            what: if is_directory {
+                What::List(attributes)
+            } else {
+                What::Fetch(Entry {
                     size: entry.size,
                     attributes,
-                }),
+                })
             },
         })
     }

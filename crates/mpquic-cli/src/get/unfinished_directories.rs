@@ -100,9 +100,10 @@ impl UnfinishedDirectories {
             }
         }
         held.file = None;
-        let result = match is_all || held.lines.is_empty() {
-            true => fs::remove_file(note),
-            false => written(note, &held.lines).map(drop),
+        let result = if is_all || held.lines.is_empty() {
+            fs::remove_file(note)
+        } else {
+            written(note, &held.lines).map(drop)
         };
         if let Err(error) = result {
             tracing::debug!(%error, "the note of directories stays");

@@ -90,12 +90,13 @@ fn read_lines(path: &Path, expected: &str) -> Result<Vec<User>, Failure> {
         })
         .collect();
     let users = users?;
-    match users.is_empty() {
-        true => Err(Failure::usage(format!(
+    if users.is_empty() {
+        Err(Failure::usage(format!(
             "--credentials {}: no line with {expected}",
             path.display()
-        ))),
-        false => Ok(users),
+        )))
+    } else {
+        Ok(users)
     }
 }
 

@@ -137,9 +137,10 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let port = parse_port(port).ok_or(expected)?;
     let literal = literal(host).map_err(|error| error.to_string())?;
     let literal = literal.ok_or(expected)?;
-    match host.contains(':') == is_bracketed {
-        true => Ok(literal.with_port(port)),
-        false => Err(expected.to_owned()),
+    if host.contains(':') == is_bracketed {
+        Ok(literal.with_port(port))
+    } else {
+        Err(expected.to_owned())
     }
 }
 
@@ -179,9 +180,10 @@ mod tests {
             let expected = SocketAddrV6::new("fe80::1".parse().unwrap(), 5, 0, number);
             assert_eq!(literal.with_port(5), expected.into(), "{host}");
             assert_eq!(certified_name(&host), "fe80::1");
-            let server = match host.starts_with('[') {
-                true => format!("{host}:5"),
-                false => format!("[{host}]:5"),
+            let server = if host.starts_with('[') {
+                format!("{host}:5")
+            } else {
+                format!("[{host}]:5")
             };
             assert_eq!(parse_address(&server), Ok(expected.into()));
         }

@@ -45,9 +45,12 @@ impl Identity {
         };
         let certificates = CertificateDer::pem_file_iter(chain.1)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .and_then(|found| match found.is_empty() {
-                true => Err(pem::Error::NoItemsFound),
-                false => Ok(found),
+            .and_then(|found| {
+                if found.is_empty() {
+                    Err(pem::Error::NoItemsFound)
+                } else {
+                    Ok(found)
+                }
             })
             .map_err(|error| unusable(chain, NO_CERTIFICATE, error))?;
         let found = PrivateKeyDer::from_pem_file(key.1);

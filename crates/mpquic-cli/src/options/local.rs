@@ -83,12 +83,13 @@ fn parse_among(text: &str, interfaces: &[if_addrs::Interface]) -> Result<Local, 
     };
     let Ok(ip) = address.parse::<IpAddr>() else {
         let is_there = interfaces.iter().any(|interface| interface.name == text);
-        return match is_there || may_be_interface(text) {
-            true => Ok(Local::Interface(text.to_owned())),
-            false => Err(format!(
+        return if is_there || may_be_interface(text) {
+            Ok(Local::Interface(text.to_owned()))
+        } else {
+            Err(format!(
                 "neither an address nor the name of an interface; there are: {}",
                 listed()
-            )),
+            ))
         };
     };
     match (ip.to_canonical(), link) {

@@ -67,9 +67,12 @@ pub(crate) fn parse_quota_or_none(text: &str) -> Result<Quota, String> {
             bytes: None,
             reset: 1,
         }),
-        None => parse_quota(text).map_err(|told| match told == EXPECTED {
-            true => format!("{told}; or IFACE=none"),
-            false => told,
+        None => parse_quota(text).map_err(|told| {
+            if told == EXPECTED {
+                format!("{told}; or IFACE=none")
+            } else {
+                told
+            }
         }),
     }
 }

@@ -66,12 +66,13 @@ impl Client {
             while let Some(chunk) = recv.read_chunk(usize::MAX, true).await.map_err(not_read)? {
                 got += chunk.bytes.len() as u64;
             }
-            match got == wanted {
-                true => Ok(()),
-                false => Err(Cause::Broken.failed(format_args!(
+            if got == wanted {
+                Ok(())
+            } else {
+                Err(Cause::Broken.failed(format_args!(
                     "the answer ended after {got} of {}",
                     count(wanted, "byte")
-                ))),
+                )))
             }
         };
         timeout(self.stall, exchange)

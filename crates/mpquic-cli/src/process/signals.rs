@@ -51,9 +51,10 @@ async fn next(signal: &mut Option<Signal>) {
 /// Listens to a signal unless it was ignored when the process began.
 #[cfg(unix)]
 fn unless_ignored(kind: SignalKind) -> std::io::Result<Option<Signal>> {
-    match is_ignored(kind) {
-        true => Ok(None),
-        false => signal(kind).map(Some),
+    if is_ignored(kind) {
+        Ok(None)
+    } else {
+        signal(kind).map(Some)
     }
 }
 

@@ -254,18 +254,20 @@ impl FromStr for Forward {
         };
         // From the end: the port, and before it the host, which may stand in brackets.
         let (before, _) = rest.rsplit_once(':').ok_or(EXPECTED)?;
-        let host = match before.ends_with(']') {
-            true => before.rfind('['),
-            false => before.rfind(':').map(|colon| colon + 1),
+        let host = if before.ends_with(']') {
+            before.rfind('[')
+        } else {
+            before.rfind(':').map(|colon| colon + 1)
         };
         let host = host.ok_or(EXPECTED)?;
         let listen = rest[..host].strip_suffix(':').ok_or(EXPECTED)?;
         let target = url::ascii(&rest[host..]).parse::<Target>();
         let target = target.map_err(|error| format!("{error}; {EXPECTED}"))?;
         Ok(Self {
-            entrance: match is_udp {
-                true => Entrance::Udp(target),
-                false => Entrance::Tcp(target),
+            entrance: if is_udp {
+                Entrance::Udp(target)
+            } else {
+                Entrance::Tcp(target)
             },
             listen: parse_entrance(listen).map_err(|_| EXPECTED)?,
         })

@@ -125,9 +125,10 @@ impl FromStr for Change {
                 let told = told.split("\n\n").next().unwrap_or_default();
                 let told = told.strip_prefix("error: ").unwrap_or(told);
                 let words: Vec<_> = told.split_whitespace().collect();
-                Err(match words.is_empty() {
-                    true => EXPECTED.to_owned(),
-                    false => format!("{}; {EXPECTED}", words.join(" ")),
+                Err(if words.is_empty() {
+                    EXPECTED.to_owned()
+                } else {
+                    format!("{}; {EXPECTED}", words.join(" "))
                 })
             }
         }

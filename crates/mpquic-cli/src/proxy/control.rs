@@ -164,12 +164,13 @@ impl Control {
                 )
             })
         };
-        let is_used = |at: &&InterfaceAddress| match self.local.is_empty() {
-            true => {
+        let is_used = |at: &&InterfaceAddress| {
+            if self.local.is_empty() {
                 let mut exclude = self.exclude.iter();
                 !is_left_out(&at.name) && !exclude.any(|pattern| fits_interface(pattern, &at.name))
+            } else {
+                self.local.iter().any(|local| local.is(at))
             }
-            false => self.local.iter().any(|local| local.is(at)),
         };
         let mut names: Vec<_> = listed
             .iter()
@@ -210,12 +211,13 @@ impl Control {
         right.extend(names);
         right.sort();
         right.dedup();
-        match is_known {
-            true => Ok(()),
-            false => Err(format!(
+        if is_known {
+            Ok(())
+        } else {
+            Err(format!(
                 "{from}: no path starts there; there are: {}",
                 right.join(", ")
-            )),
+            ))
         }
     }
 
@@ -260,12 +262,13 @@ impl Control {
             Change::Controller { name } => {
                 let controller = mpquic_cc::by_name(&name).map_err(|error| error.to_string())?;
                 let is_set = self.live.set_controller(controller, self.open().as_ref());
-                let told = match is_set {
-                    true => format!("controller: {name}"),
-                    false => format!(
+                let told = if is_set {
+                    format!("controller: {name}")
+                } else {
+                    format!(
                         "controller: {name}, from the next connection on: it marks packets otherwise than the \
                          controller of the open connection"
-                    ),
+                    )
                 };
                 state.controller = name;
                 told
@@ -355,9 +358,10 @@ fn switch(list: &mut Vec<Local>, from: &Local, on: Switch, what: &str) -> Result
 /// The names in a list, in words.
 fn named(list: &[Local], what: &str) -> String {
     let names: Vec<_> = list.iter().map(Local::to_string).collect();
-    match names.is_empty() {
-        true => format!("nothing is {what}"),
-        false => format!("{what}: {}", names.join(", ")),
+    if names.is_empty() {
+        format!("nothing is {what}")
+    } else {
+        format!("{what}: {}", names.join(", "))
     }
 }
 

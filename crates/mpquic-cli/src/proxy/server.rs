@@ -56,9 +56,10 @@ impl Default for Report {
 
 impl Report {
     fn log(&self, is_known: bool, status: StatusCode, line: impl Display) {
-        match !is_known && status.is_client_error() {
-            true => self.strangers.log(line),
-            false => tracing::info!("{line}"),
+        if !is_known && status.is_client_error() {
+            self.strangers.log(line)
+        } else {
+            tracing::info!("{line}")
         }
     }
 }

@@ -152,9 +152,10 @@ impl Status {
         for (number, connection) in self.connections.iter().enumerate() {
             rows.extend(connection.paths.iter().map(|path| {
                 let mut row = vec![
-                    match connection.multipath {
-                        true => number.to_string(),
-                        false => format!("{number} (no multipath)"),
+                    if connection.multipath {
+                        number.to_string()
+                    } else {
+                        format!("{number} (no multipath)")
                     },
                     path.id.to_string(),
                     path.local.clone(),

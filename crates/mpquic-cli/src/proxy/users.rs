@@ -61,9 +61,10 @@ pub(crate) struct Remove {
 pub(crate) fn run(command: &ProxyUser) -> Result<(), Failure> {
     match command {
         ProxyUser::Add(args) => {
-            let password = match args.stdin {
-                true => Some(first_line(&mut io::stdin().lock())?),
-                false => None,
+            let password = if args.stdin {
+                Some(first_line(&mut io::stdin().lock())?)
+            } else {
+                None
             };
             if let Some(line) = add(&args.file, &args.name, password.as_deref())? {
                 screen::print(format_args!("{line}"));
@@ -84,9 +85,10 @@ fn first_line(input: &mut impl BufRead) -> Result<String, Failure> {
     let mut line = String::new();
     input.read_line(&mut line).map_err(Failure::other)?;
     let password = line.trim_end_matches(['\r', '\n']);
-    match password.is_empty() {
-        true => Err(Failure::usage("standard input has no password")),
-        false => Ok(password.to_owned()),
+    if password.is_empty() {
+        Err(Failure::usage("standard input has no password"))
+    } else {
+        Ok(password.to_owned())
     }
 }
 

@@ -472,9 +472,10 @@ fn compared(item: &Item, there: &HashMap<String, Listed>) -> Compared {
     if entry.kind != Kind::File || entry.size != Some(found.length) || !same_time {
         return Compared::Differs(Differing::Content);
     }
-    match here.has_mode_of(&listed) {
-        true => Compared::Equal,
-        false => Compared::Differs(Differing::Permissions(here)),
+    if here.has_mode_of(&listed) {
+        Compared::Equal
+    } else {
+        Compared::Differs(Differing::Permissions(here))
     }
 }
 

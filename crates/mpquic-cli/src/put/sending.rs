@@ -250,9 +250,10 @@ impl Sending<'_> {
         let reached = &self.sessions.reached;
         let failure = reached.judge(url, failed.failure);
         let is_expected = reached.has(url) && self.given_up(url).is_none();
-        let next = match failed.is_temporary && is_expected && may_repeat {
-            true => tries.retry.next(tries.reached.at, clock::now()),
-            false => None,
+        let next = if failed.is_temporary && is_expected && may_repeat {
+            tries.retry.next(tries.reached.at, clock::now())
+        } else {
+            None
         };
         let hopeless = || failure.clone().and(self.hint(failed.status, url));
         let (pause, is_first) = next.ok_or_else(hopeless)?;
@@ -426,9 +427,10 @@ impl Sending<'_> {
     ) -> Result<(Connected, Counters), Unsent> {
         let (connected, client) = self.client(tries, &flow.item.url).await?;
         let connection = &connected.connection;
-        let before = match connected.is_old {
-            true => Counters::of(connection),
-            false => Counters::default(),
+        let before = if connected.is_old {
+            Counters::of(connection)
+        } else {
+            Counters::default()
         };
         let sent = &flow.sent;
         let result = {

@@ -54,9 +54,10 @@ impl FromStr for Rate {
             _ => return Err(EXPECTED),
         };
         let bits_per_second = (number * scale).round() as u64;
-        match (LEAST..=MOST).contains(&bits_per_second) {
-            true => Ok(Self { bits_per_second }),
-            false => Err(EXPECTED),
+        if (LEAST..=MOST).contains(&bits_per_second) {
+            Ok(Self { bits_per_second })
+        } else {
+            Err(EXPECTED)
         }
     }
 }

@@ -86,9 +86,10 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
     let paths = log.paths.into_iter();
     let recordings = paths.filter_map(|(id, seen)| seen.recording(id));
     let recordings: Vec<_> = recordings.collect();
-    match recordings.is_empty() {
-        true => Err(about(&"it shows no download")),
-        false => Ok(recordings),
+    if recordings.is_empty() {
+        Err(about(&"it shows no download"))
+    } else {
+        Ok(recordings)
     }
 }
 
@@ -169,9 +170,10 @@ impl Seen {
             }
         }
         for (at, rtt) in self.rtts {
-            match at < began {
-                true => recording.on_idle_rtt(rtt),
-                false => recording.on_loaded_rtt(at - began, rtt),
+            if at < began {
+                recording.on_idle_rtt(rtt)
+            } else {
+                recording.on_loaded_rtt(at - began, rtt)
             }
         }
         Some(recording)

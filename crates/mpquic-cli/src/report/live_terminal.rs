@@ -137,9 +137,10 @@ fn act(live: &mut Live, wish: Wish, connections: &[(u64, Connection)]) {
         },
         _ => {
             let is_backup = matches!(path.status(), Ok((PathStatus::Backup, _)));
-            let (status, told) = match is_backup {
-                true => (PathStatus::Available, "is used again"),
-                false => (PathStatus::Backup, "is a backup from now on"),
+            let (status, told) = if is_backup {
+                (PathStatus::Available, "is used again")
+            } else {
+                (PathStatus::Backup, "is a backup from now on")
             };
             match path.set_status(status) {
                 Ok(()) => format!("path {id} {told}"),

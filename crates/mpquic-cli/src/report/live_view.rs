@@ -26,9 +26,10 @@ pub(crate) struct Palette {
 
 impl Palette {
     fn colour(self, colour: Color) -> Style {
-        match self.has_colours {
-            true => Style::new().fg(colour),
-            false => Style::new(),
+        if self.has_colours {
+            Style::new().fg(colour)
+        } else {
+            Style::new()
         }
     }
 
@@ -76,9 +77,10 @@ impl Column {
 
     fn padded(&self, text: &str) -> String {
         let width = self.width();
-        match self.is_number {
-            true => format!("{text:>width$}"),
-            false => format!("{text:<width$}"),
+        if self.is_number {
+            format!("{text:>width$}")
+        } else {
+            format!("{text:<width$}")
         }
     }
 }
@@ -155,9 +157,10 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
         for column in &columns {
             text += &format!(" {} ", column.padded(&column.cells[index]));
         }
-        let weight = match is_selected {
-            true => Modifier::BOLD,
-            false => Modifier::empty(),
+        let weight = if is_selected {
+            Modifier::BOLD
+        } else {
+            Modifier::empty()
         };
         let style = palette.of_state(row).add_modifier(weight);
         let bars = (bars >= FEWEST_BARS).then(|| sparkline(row, bars - 1, most));
@@ -177,14 +180,18 @@ fn columns(live: &Live, rows: &[Row]) -> Vec<Column> {
     let name = |row: &Row| {
         let tuple = stats(row).four_tuple;
         let id = row.seen.stats.id;
-        match live.by_peer {
-            true => format!("{} {id}", tuple.remote),
-            false => format!("{id} {}", tuple.local.ip()),
+        if live.by_peer {
+            format!("{} {id}", tuple.remote)
+        } else {
+            format!("{id} {}", tuple.local.ip())
         }
     };
-    let state = |row: &Row| match row.seen.is_backup {
-        true => "backup".to_owned(),
-        false => state_name(row.seen.stats.state).to_owned(),
+    let state = |row: &Row| {
+        if row.seen.is_backup {
+            "backup".to_owned()
+        } else {
+            state_name(row.seen.stats.state).to_owned()
+        }
     };
     let rtt = |row: &Row| format!("{:.1} ms", stats(row).rtt.as_secs_f64() * 1e3);
     let all = live.rows.iter().map(|row| row.carried).sum::<u64>().max(1);
@@ -221,14 +228,14 @@ fn sparkline(row: &Row, width: usize, most: f64) -> String {
 
 /// The beginning of a text, cut to a width.
 fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() <= width {
-        true => text.to_owned(),
-        false => text
-            .chars()
+    if text.chars().count() <= width {
+        text.to_owned()
+    } else {
+        text.chars()
             .take(width.saturating_sub(1))
             .chain(['…'])
             .take(width)
-            .collect(),
+            .collect()
     }
 }
 

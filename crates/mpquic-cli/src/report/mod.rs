@@ -197,9 +197,10 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
 impl Report {
     /// Bytes that a path carried in the direction of the file, packet headers included.
     fn carried(&self, path: &PathReport) -> u64 {
-        match self.is_sent {
-            true => path.bytes_sent,
-            false => path.bytes_received,
+        if self.is_sent {
+            path.bytes_sent
+        } else {
+            path.bytes_received
         }
     }
 

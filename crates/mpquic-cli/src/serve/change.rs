@@ -96,9 +96,10 @@ impl Taken {
                 .then_some("another part of the file is wanted\n".into()),
             Self::Refused(_, told) => Some((*told).into()),
             Self::TooLarge(most) => {
-                let (size, unit) = match most.is_multiple_of(1 << 20) {
-                    true => (most >> 20, "MiB"),
-                    false => (*most, "bytes"),
+                let (size, unit) = if most.is_multiple_of(1 << 20) {
+                    (most >> 20, "MiB")
+                } else {
+                    (*most, "bytes")
                 };
                 Some(format!("the server takes files of up to {size} {unit}\n").into())
             }

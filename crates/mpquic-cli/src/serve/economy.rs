@@ -52,9 +52,10 @@ struct Site;
 
 impl Source for Site {
     fn open(&self, path: &str) -> Result<Content, OpenError> {
-        match path.starts_with("/names/") {
-            true => Err(OpenError::NotFound),
-            false => Anything::new(FILE).open(path),
+        if path.starts_with("/names/") {
+            Err(OpenError::NotFound)
+        } else {
+            Anything::new(FILE).open(path)
         }
     }
 
@@ -236,10 +237,7 @@ impl World {
             }
         };
         let fetched = timeout(PATIENCE, fetched).await.unwrap_or(false);
-        match fetched {
-            true => start.elapsed(),
-            false => PATIENCE,
-        }
+        if fetched { start.elapsed() } else { PATIENCE }
     }
 
     /// True if the answer has this status and is complete.

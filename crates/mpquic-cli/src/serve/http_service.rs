@@ -167,12 +167,13 @@ impl<E: Exchange> Answer<'_, E> {
             );
             return self.text(response, &told).await;
         }
-        let (allowed, told) = match takes_files {
-            true => (METHODS, "only GET, HEAD, PUT, PATCH and MKCOL\n"),
-            false => (
+        let (allowed, told) = if takes_files {
+            (METHODS, "only GET, HEAD, PUT, PATCH and MKCOL\n")
+        } else {
+            (
                 "GET, HEAD",
                 "only GET and HEAD, as the server runs without --allow-put\n",
-            ),
+            )
         };
         let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
         self.text(response, told).await
@@ -322,16 +323,18 @@ impl<E: Exchange> Answer<'_, E> {
         let path = target.map_or("/", |target| target.as_str()).to_owned();
         if self.request.method() == Method::HEAD {
             let is_there = tokio::task::spawn_blocking(move || source.is_directory(&path)).await;
-            return match is_there.map_err(std::io::Error::other)? {
-                true => Ok(None),
-                false => Err(Refusal::NotFound),
+            return if is_there.map_err(std::io::Error::other)? {
+                Ok(None)
+            } else {
+                Err(Refusal::NotFound)
             };
         }
         let limits = &self.session.limits;
         let memory = limits.progress(limits.memory(LISTING_MEMORY)).await?;
-        let form = match self.wants_json() {
-            true => Form::Json,
-            false => Form::Html,
+        let form = if self.wants_json() {
+            Form::Json
+        } else {
+            Form::Html
         };
         let page = move || {
             let listing = source.list(&path)?;
@@ -353,14 +356,15 @@ impl<E: Exchange> Answer<'_, E> {
             .header(CACHE_CONTROL, "no-cache")
             .header(VARY, ACCEPT.as_str())
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
-        let response = match self.wants_json() {
-            true => response.header(CONTENT_TYPE, JSON),
-            false => response
+        let response = if self.wants_json() {
+            response.header(CONTENT_TYPE, JSON)
+        } else {
+            response
                 .header(CONTENT_TYPE, "text/html; charset=utf-8")
                 .header(
                     CONTENT_SECURITY_POLICY,
                     "default-src 'none'; style-src 'unsafe-inline'",
-                ),
+                )
         };
         let Some((mut page, memory)) = page else {
             self.head(response).await?;
@@ -484,15 +488,17 @@ fn status(code: StatusCode) -> response::Builder {
 /// What the name of a file says about its content.
 fn media_type(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let name = match path.ends_with('/') {
-        true => INDEX.to_owned(),
-        false => String::from_utf8_lossy(&percent_decode(name).unwrap_or_default()).into_owned(),
+    let name = if path.ends_with('/') {
+        INDEX.to_owned()
+    } else {
+        String::from_utf8_lossy(&percent_decode(name).unwrap_or_default()).into_owned()
     };
     let guess = mime_guess::from_path(name).first_or_octet_stream();
     let is_text = guess.type_() == mime_guess::mime::TEXT && guess.params().next().is_none();
-    let guess = match is_text {
-        true => format!("{guess}; charset=utf-8"),
-        false => guess.to_string(),
+    let guess = if is_text {
+        format!("{guess}; charset=utf-8")
+    } else {
+        guess.to_string()
     };
     let unknown = HeaderValue::from_static("application/octet-stream");
     HeaderValue::try_from(guess).unwrap_or(unknown)

@@ -492,13 +492,14 @@ fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failu
             let is_any = local.ip().is_unspecified() && (is_alike || local.is_ipv6() && is_dual);
             is_any || local.ip() == address.ip()
         };
-        let local = match locals.iter().any(is_listened_on) {
-            true => address,
-            false => endpoint.add_local(address).map_err(|error| {
+        let local = if locals.iter().any(is_listened_on) {
+            address
+        } else {
+            endpoint.add_local(address).map_err(|error| {
                 Failure::other(format!(
                     "cannot listen on {address} for --announce: {error}"
                 ))
-            })?,
+            })?
         };
         announced.push(ServerAddress::new(local));
     }
@@ -593,9 +594,10 @@ mod tests {
             let bound = listening(arguments).bind(|addresses| {
                 let texts = addresses.iter().map(SocketAddr::to_string);
                 tried.borrow_mut().push(texts.collect::<Vec<_>>());
-                match has_v6 || addresses.iter().all(SocketAddr::is_ipv4) {
-                    true => Ok(()),
-                    false => Err(io::ErrorKind::Unsupported.into()),
+                if has_v6 || addresses.iter().all(SocketAddr::is_ipv4) {
+                    Ok(())
+                } else {
+                    Err(io::ErrorKind::Unsupported.into())
                 }
             });
             (tried.into_inner(), bound.is_ok())

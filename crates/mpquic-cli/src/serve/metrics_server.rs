@@ -81,9 +81,10 @@ async fn answer(mut stream: TcpStream, told: &Told, ending: bool) -> io::Result<
         ),
     };
     // RFC 9110 section 15.5.6.
-    let allow = match status.starts_with("405") {
-        true => "Allow: GET, HEAD\r\n",
-        false => "",
+    let allow = if status.starts_with("405") {
+        "Allow: GET, HEAD\r\n"
+    } else {
+        ""
     };
     let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}\

@@ -101,11 +101,10 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let tcp = tcp_listeners(&args, &server.listened)?;
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
-        let command = match args.perf {
-            true => format!("Measure with:\n  mpquic perf --pin {fingerprint} HOST:{port}"),
-            false => {
-                format!("Fetch with:\n  mpquic get --pin {fingerprint} https://HOST:{port}/FILE")
-            }
+        let command = if args.perf {
+            format!("Measure with:\n  mpquic perf --pin {fingerprint} HOST:{port}")
+        } else {
+            format!("Fetch with:\n  mpquic get --pin {fingerprint} https://HOST:{port}/FILE")
         };
         screen::say(format_args!("The certificate is self-signed. {command}"));
     }
@@ -183,9 +182,10 @@ fn figures(limits: &limits::Shared) -> String {
 }
 
 fn alpn(args: &Serve) -> Vec<&'static [u8]> {
-    match args.perf {
-        true => vec![Alpn::Perf.bytes()],
-        false => args.alpn.iter().map(|alpn| alpn.bytes()).collect(),
+    if args.perf {
+        vec![Alpn::Perf.bytes()]
+    } else {
+        args.alpn.iter().map(|alpn| alpn.bytes()).collect()
     }
 }
 
@@ -254,9 +254,10 @@ impl Renewable {
 
 /// The files that the server reads again.
 fn read_again(has_credentials: bool) -> &'static str {
-    match has_credentials {
-        true => "credentials, and certificate",
-        false => "certificate",
+    if has_credentials {
+        "credentials, and certificate"
+    } else {
+        "certificate"
     }
 }
 
@@ -414,9 +415,10 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
                     return;
                 }
             };
-            let multipath = match connection.is_multipath() {
-                true => "multipath",
-                false => "no multipath",
+            let multipath = if connection.is_multipath() {
+                "multipath"
+            } else {
+                "no multipath"
             };
             tracing::info!("{address}: connected, {multipath}");
             let reason = serve(address, connection, draining).await;

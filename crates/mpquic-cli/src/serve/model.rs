@@ -69,9 +69,10 @@ const PUT: u8 = 0xd5;
 
 /// The first bytes of a random request, some of them malformed or without an end.
 fn begin(rng: &mut Random) -> Vec<u8> {
-    let name = match rng.random_bool(0.7) {
-        true => rng.random_range(0..LARGE),
-        false => rng.random_range(0..NAMES + 10),
+    let name = if rng.random_bool(0.7) {
+        rng.random_range(0..LARGE)
+    } else {
+        rng.random_range(0..NAMES + 10)
     };
     let file = format!("/{name}");
     let mut bytes = match rng.random_range(0..10) {

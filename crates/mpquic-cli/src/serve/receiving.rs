@@ -232,11 +232,12 @@ fn announced(fields: &HeaderMap, offset: u64) -> Result<Option<u64>, Taken> {
     };
     let content = one(CONTENT_LENGTH)?.map(|length| length.saturating_add(offset));
     let file = one(resuming::UPLOAD_LENGTH)?;
-    match content
+    if content
         .zip(file)
         .is_some_and(|(content, file)| content != file)
     {
-        true => Err(another_length()),
-        false => Ok(file.or(content)),
+        Err(another_length())
+    } else {
+        Ok(file.or(content))
     }
 }

@@ -182,14 +182,15 @@ impl Table {
 
     fn of(users: Option<Vec<Credential>>, args: &RightsArgs) -> Self {
         let has_users = users.is_some() || args.has_certificates;
-        let rules = match args.allow.is_empty() {
-            false => args.allow.clone(),
-            true => vec![Rule {
+        let rules = if args.allow.is_empty() {
+            vec![Rule {
                 who: if has_users { Who::Users } else { Who::Anybody },
                 may_read: true,
                 may_write: true,
                 prefix: Vec::new(),
-            }],
+            }]
+        } else {
+            args.allow.clone()
         };
         Self {
             credentials: users.map(Credentials::new),
@@ -299,9 +300,10 @@ impl Rights {
         if table.may(user.as_deref(), deed, path) {
             return Ok(user);
         }
-        match user.is_none() && credentials.is_some() {
-            true => Err(Denied::Unknown),
-            false => Err(Denied::Forbidden(user)),
+        if user.is_none() && credentials.is_some() {
+            Err(Denied::Unknown)
+        } else {
+            Err(Denied::Forbidden(user))
         }
     }
 

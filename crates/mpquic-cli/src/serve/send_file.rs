@@ -249,9 +249,10 @@ impl Session {
             refusal = outlet.stopped() => return Err(refusal),
         };
         self.limits.turn(outlet.writable()).await??;
-        match outlet.is_cancelled() {
-            true => Err(Refusal::Cancelled),
-            false => Ok(open),
+        if outlet.is_cancelled() {
+            Err(Refusal::Cancelled)
+        } else {
+            Ok(open)
         }
     }
 

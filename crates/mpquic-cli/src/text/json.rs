@@ -20,9 +20,12 @@ pub(crate) fn line(value: &impl Serialize) -> String {
     }
     // Outside of strings, JSON is ASCII. In strings, `serde_json` escapes control characters of
     // ASCII.
-    let escaped = |character: char| match PeerText::is_plain(character) {
-        true => character.to_string(),
-        false => format!("\\u{:04x}", u32::from(character)),
+    let escaped = |character: char| {
+        if PeerText::is_plain(character) {
+            character.to_string()
+        } else {
+            format!("\\u{:04x}", u32::from(character))
+        }
     };
     json.chars().map(escaped).collect()
 }

@@ -35,9 +35,10 @@ pub(crate) fn of_seconds(text: &str) -> Option<SystemTime> {
     }
     let nanos: u32 = format!("{part:0<9}").parse().ok()?;
     let since = Duration::new(whole.parse().ok()?, nanos);
-    match is_before {
-        true => SystemTime::UNIX_EPOCH.checked_sub(since),
-        false => SystemTime::UNIX_EPOCH.checked_add(since),
+    if is_before {
+        SystemTime::UNIX_EPOCH.checked_sub(since)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(since)
     }
 }
 

@@ -65,9 +65,10 @@ fn escape(text: &[u8], into: &mut String) {
             }
             byte => !byte.is_ascii(),
         };
-        match is_odd {
-            true => *into += &percent_encode([byte]),
-            false => into.push(char::from(byte)),
+        if is_odd {
+            *into += &percent_encode([byte])
+        } else {
+            into.push(char::from(byte))
         }
     }
 }

@@ -223,9 +223,10 @@ impl SchedulerHost {
             paths: &self.views.paths,
             queue,
             streams: &self.views.streams,
-            unacked: match self.shown(paths).unacked {
-                true => UnackedView::Lazy(&unacked),
-                false => UnackedView::default(),
+            unacked: if self.shown(paths).unacked {
+                UnackedView::Lazy(&unacked)
+            } else {
+                UnackedView::default()
             },
             controller,
             random: self.random.next(),

@@ -32,9 +32,10 @@ impl Default for Seen {
 impl Seen {
     /// Bytes of memory besides itself.
     pub(super) fn memory(&self) -> usize {
-        match self.words.spilled() {
-            true => self.words.capacity() * size_of::<u64>(),
-            false => 0,
+        if self.words.spilled() {
+            self.words.capacity() * size_of::<u64>()
+        } else {
+            0
         }
     }
 

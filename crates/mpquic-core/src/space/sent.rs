@@ -56,9 +56,10 @@ impl SentPacket {
     /// Bytes of memory for deliveries that do not fit into the packet itself.
     #[inline]
     pub(super) fn spilled(&self) -> usize {
-        match self.deliveries.spilled() {
-            true => self.deliveries.capacity() * size_of::<Delivery>(),
-            false => 0,
+        if self.deliveries.spilled() {
+            self.deliveries.capacity() * size_of::<Delivery>()
+        } else {
+            0
         }
     }
 

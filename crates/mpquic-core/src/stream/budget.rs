@@ -59,9 +59,10 @@ impl StreamSet {
             .budget
             .review(self.memory_limit(), used, self.held.bytes == 0);
         self.after_review(held_credit);
-        match fits {
-            true => Ok(()),
-            false => Err(Fault::TooMuchMemory.into()),
+        if fits {
+            Ok(())
+        } else {
+            Err(Fault::TooMuchMemory.into())
         }
     }
 
@@ -95,9 +96,10 @@ impl StreamSet {
             0 => self.memory_limit(),
             reviewed => reviewed,
         };
-        match self.budget.add(limit, streams.saturating_mul(STREAM)) {
-            true => Ok(()),
-            false => Err(Fault::TooMuchMemory.into()),
+        if self.budget.add(limit, streams.saturating_mul(STREAM)) {
+            Ok(())
+        } else {
+            Err(Fault::TooMuchMemory.into())
         }
     }
 

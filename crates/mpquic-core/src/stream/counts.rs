@@ -137,9 +137,10 @@ impl StreamCounts {
     /// The peer reset a stream.
     pub(super) fn on_reset(&mut self, now: Instant) -> Result<(), TransportError> {
         // RFC 9000 section 21.9
-        match self.resets.take(now) {
-            true => Ok(()),
-            false => Err(Fault::TooManyResets.into()),
+        if self.resets.take(now) {
+            Ok(())
+        } else {
+            Err(Fault::TooManyResets.into())
         }
     }
 

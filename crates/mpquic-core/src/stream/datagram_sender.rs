@@ -98,9 +98,10 @@ struct Waiting {
 
 impl Waiting {
     fn cost(&self) -> usize {
-        match self.is_copy {
-            true => 0,
-            false => self.data.len() + OVERHEAD,
+        if self.is_copy {
+            0
+        } else {
+            self.data.len() + OVERHEAD
         }
     }
 
@@ -376,9 +377,10 @@ impl DatagramSender {
     }
 
     fn front(&self, path: PathId, bound: bool) -> Option<&Waiting> {
-        match bound {
-            true => self.bound_to(path)?.front(),
-            false => self.free.front(),
+        if bound {
+            self.bound_to(path)?.front()
+        } else {
+            self.free.front()
         }
     }
 

@@ -47,9 +47,10 @@ impl ReceiveCredit {
     fn plan_announcement(&mut self) {
         let next = self.announced + (self.window / UPDATE_SHARE).max(1);
         // The largest limit cannot rise.
-        self.announce_from = match next <= VARINT_MAX {
-            true => next.saturating_sub(self.window),
-            false => u64::MAX,
+        self.announce_from = if next <= VARINT_MAX {
+            next.saturating_sub(self.window)
+        } else {
+            u64::MAX
         };
     }
 

@@ -71,9 +71,10 @@ impl ReceiveWindows {
     /// cannot exceed the connection's window.
     pub(super) fn set_max(&mut self, max: u64) {
         self.max = max;
-        let wanted = match self.is_whole {
-            true => max,
-            false => self.credit.window().max(self.target.target()),
+        let wanted = if self.is_whole {
+            max
+        } else {
+            self.credit.window().max(self.target.target())
         };
         self.credit.set_window(wanted.min(self.largest()));
         self.stream = self.stream.min(max.max(self.initial_stream));

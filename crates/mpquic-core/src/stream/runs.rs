@@ -68,9 +68,10 @@ impl Lists {
     }
 
     fn recycle(&mut self, long: Box<Long>) {
-        match self.spare.len() < SPARE_LISTS {
-            true => self.spare.push(long),
-            false => self.free(&long),
+        if self.spare.len() < SPARE_LISTS {
+            self.spare.push(long)
+        } else {
+            self.free(&long)
         }
     }
 
@@ -305,12 +306,13 @@ impl Runs {
             return Place { page: 0, slot: 0 };
         };
         let slot = before.partition_point(|run| run.start <= offset);
-        match slot < before.len() {
-            true => Place {
+        if slot < before.len() {
+            Place {
                 page: page - 1,
                 slot,
-            },
-            false => Place { page, slot: 0 },
+            }
+        } else {
+            Place { page, slot: 0 }
         }
     }
 

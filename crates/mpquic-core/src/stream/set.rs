@@ -300,9 +300,10 @@ impl StreamSet {
         self.writers.review(key, send);
         if send.is_done() {
             let id = send.id;
-            self.events.push_back(match send.is_finished() {
-                true => StreamEvent::Finished { id },
-                false => StreamEvent::ResetReceived { id },
+            self.events.push_back(if send.is_finished() {
+                StreamEvent::Finished { id }
+            } else {
+                StreamEvent::ResetReceived { id }
             });
             return self.drop_send(key);
         }

@@ -80,9 +80,10 @@ impl Writers {
     fn room_among(&self, free: u64, all: &Backlog, half: &SendHalf) -> u64 {
         let (own, share) = (&half.counted, self.sharers(half));
         let (size, minimum) = (self.window.size(), self.minimum(share));
-        let least = match self.is_over(all) {
-            true => 0,
-            false => minimum.saturating_sub(own.unsent),
+        let least = if self.is_over(all) {
+            0
+        } else {
+            minimum.saturating_sub(own.unsent)
         };
         let of_window = (size / share).max(1).saturating_sub(own.buffered);
         let of_queue = self.window.queue_limit() / share;

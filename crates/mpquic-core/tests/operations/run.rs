@@ -272,9 +272,10 @@ impl Run {
             return;
         };
         // From elsewhere, only the address of all paths can be reached.
-        let ip = match self.single_server_address {
-            true => self.pair.links()[share.of(self.names.len())].client,
-            false => stats.four_tuple.local.ip(),
+        let ip = if self.single_server_address {
+            self.pair.links()[share.of(self.names.len())].client
+        } else {
+            stats.four_tuple.local.ip()
         };
         self.port += 1;
         let local = SocketAddr::new(ip, self.port);

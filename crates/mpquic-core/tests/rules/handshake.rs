@@ -94,9 +94,12 @@ fn rfc_9000_14_1_datagrams_with_initial_packets_are_full() {
                         && round == 0
                         && sent.packets().iter().any(Packet::is_handshake)
                 };
-                let initials = flight.into_iter().map(|sent| match late(&sent) {
-                    true => only_initial(&sent),
-                    false => sent,
+                let initials = flight.into_iter().map(|sent| {
+                    if late(&sent) {
+                        only_initial(&sent)
+                    } else {
+                        sent
+                    }
                 });
                 let initials: Vec<_> = initials.collect();
                 net.give_all(initials);

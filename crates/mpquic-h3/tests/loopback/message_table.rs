@@ -100,9 +100,12 @@ impl Part {
                 fields(&kept.collect::<Vec<_>>())
             }
             But(lines, name, value) => {
-                let changed = lines.iter().copied().map(|line| match line.0 == name {
-                    true => (line.0, value),
-                    false => line,
+                let changed = lines.iter().copied().map(|line| {
+                    if line.0 == name {
+                        (line.0, value)
+                    } else {
+                        line
+                    }
                 });
                 fields(&changed.collect::<Vec<_>>())
             }
@@ -170,9 +173,10 @@ fn frame(kind: &[u8], payload: &[u8]) -> Vec<u8> {
 /// An integer behind the first bits of its byte.
 fn number(first: u8, bits: u32, number: usize) -> Vec<u8> {
     let most = (1 << bits) - 1;
-    match number < most {
-        true => vec![first | number as u8],
-        false => vec![first | most as u8, u8::try_from(number - most).unwrap()],
+    if number < most {
+        vec![first | number as u8]
+    } else {
+        vec![first | most as u8, u8::try_from(number - most).unwrap()]
     }
 }
 

@@ -110,9 +110,10 @@ impl Pool {
             for rotation in &rotations {
                 balancer.add_server(*rotation, id, server.address)?;
             }
-            match server.drain {
-                true => balancer.drain(server.address),
-                false => balancer.resume(server.address),
+            if server.drain {
+                balancer.drain(server.address)
+            } else {
+                balancer.resume(server.address)
             };
         }
         Ok(())

@@ -355,9 +355,10 @@ impl Client {
         let reason = response.headers().get("proxy-status");
         let reason = reason.and_then(|reason| reason.to_str().ok());
         // RFC 9209 section 2.3.7
-        match reason.is_some_and(|reason| reason.contains("error=connection_refused")) {
-            true => Err(NoFlow::ConnectionRefused),
-            false => Err(NoFlow::Refused(response.status())),
+        if reason.is_some_and(|reason| reason.contains("error=connection_refused")) {
+            Err(NoFlow::ConnectionRefused)
+        } else {
+            Err(NoFlow::Refused(response.status()))
         }
     }
 

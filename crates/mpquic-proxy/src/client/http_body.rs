@@ -109,9 +109,10 @@ pub(crate) fn values<'a>(
 /// Parses a number of digits only. Other readers may accept a sign, or a list.
 fn number(text: &[u8]) -> Result<u64, Malformed> {
     let text = std::str::from_utf8(text).map_err(|_| Malformed)?;
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse().map_err(|_| Malformed),
-        false => Err(Malformed),
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_err(|_| Malformed)
+    } else {
+        Err(Malformed)
     }
 }
 
@@ -177,9 +178,10 @@ fn line_into(lines: &mut Vec<u8>, bytes: &[u8], most: usize) -> Result<Option<us
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let taken = end.map_or(bytes.len(), |end| end + 1);
     lines.extend_from_slice(&bytes[..taken]);
-    match lines.len() <= most {
-        true => Ok(end.map(|_| taken)),
-        false => Err(Malformed),
+    if lines.len() <= most {
+        Ok(end.map(|_| taken))
+    } else {
+        Err(Malformed)
     }
 }
 

@@ -85,9 +85,10 @@ impl Passing for Exchange {
         if let Answer::Head(begun) = &mut state.answer {
             let mut begun = std::mem::take(begun);
             (pieces.drain(..)).for_each(|piece| begun.extend_from_slice(&piece));
-            let read = match is_end {
-                true => Err(NoAnswer),
-                false => state.head(begun, &mut told),
+            let read = if is_end {
+                Err(NoAnswer)
+            } else {
+                state.head(begun, &mut told)
             };
             match read {
                 Ok(behind) => pieces.push(behind),
@@ -146,9 +147,10 @@ impl State {
                 _ => {
                     let has_none = self.is_head || matches!(code, 204 | 304);
                     let body = Body::of(response.headers, version).map_err(|_| NoAnswer)?;
-                    self.answer = Answer::Body(match has_none {
-                        true => Body::Length(0),
-                        false => body.unwrap_or(Body::UntilEnd),
+                    self.answer = Answer::Body(if has_none {
+                        Body::Length(0)
+                    } else {
+                        body.unwrap_or(Body::UntilEnd)
                     });
                     told.push(final_head(&response, version, code).into());
                     return Ok(Bytes::from(begun).split_off(length));

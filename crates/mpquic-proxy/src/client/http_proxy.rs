@@ -132,9 +132,10 @@ fn split(asked: &str) -> Result<(Authority, &str), StatusCode> {
         .any(|known| scheme.eq_ignore_ascii_case(known))
     {
         let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-        return Err(match !scheme.is_empty() && scheme.bytes().all(is_scheme) {
-            true => StatusCode::NOT_IMPLEMENTED,
-            false => StatusCode::BAD_REQUEST,
+        return Err(if !scheme.is_empty() && scheme.bytes().all(is_scheme) {
+            StatusCode::NOT_IMPLEMENTED
+        } else {
+            StatusCode::BAD_REQUEST
         });
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -59,9 +59,10 @@ pub(crate) fn greeting(bytes: &[u8]) -> Result<Parsed<bool>, Refused> {
 
 /// The answer to a greeting.
 pub(crate) fn method(can: bool) -> [u8; 2] {
-    let method = match can {
-        true => NO_AUTHENTICATION,
-        false => NO_ACCEPTABLE_METHODS,
+    let method = if can {
+        NO_AUTHENTICATION
+    } else {
+        NO_ACCEPTABLE_METHODS
     };
     [VERSION, method]
 }

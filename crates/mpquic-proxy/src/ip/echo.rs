@@ -26,10 +26,7 @@ pub(crate) struct Echo<'a> {
 
 /// The ICMP types of a request and of a reply.
 pub(crate) fn types(is_v4: bool) -> [u8; 2] {
-    match is_v4 {
-        true => [8, 0],
-        false => [128, 129],
-    }
+    if is_v4 { [8, 0] } else { [128, 129] }
 }
 
 impl<'a> Echo<'a> {

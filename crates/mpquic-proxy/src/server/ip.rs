@@ -102,9 +102,10 @@ impl Way {
     /// Opens an unprivileged ICMP socket if the administrator allows one, otherwise a raw socket,
     /// which needs CAP_NET_RAW.
     fn open(is_v4: bool, identifier: u16) -> io::Result<Self> {
-        let (domain, protocol) = match is_v4 {
-            true => (Domain::IPV4, Protocol::ICMPV4),
-            false => (Domain::IPV6, Protocol::ICMPV6),
+        let (domain, protocol) = if is_v4 {
+            (Domain::IPV4, Protocol::ICMPV4)
+        } else {
+            (Domain::IPV6, Protocol::ICMPV6)
         };
         let (socket, identifier) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
             Ok(socket) => (socket, None),
@@ -128,9 +129,10 @@ impl Way {
         let mut questions = (self.questions.lock()).unwrap_or_else(PoisonError::into_inner);
         if questions.hop_limit != hop_limit {
             let socket = SockRef::from(&self.socket);
-            let set = match target.is_ipv4() {
-                true => socket.set_ttl_v4(hop_limit.into()),
-                false => socket.set_unicast_hops_v6(hop_limit.into()),
+            let set = if target.is_ipv4() {
+                socket.set_ttl_v4(hop_limit.into())
+            } else {
+                socket.set_unicast_hops_v6(hop_limit.into())
             };
             questions.hop_limit = set.map_or(0, |()| hop_limit);
         }
@@ -360,12 +362,11 @@ impl Outside {
                 Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
                 sent => sent.is_ok(),
             };
-            match sent {
-                true => {
-                    let bytes = packet.len() as u64 - 1;
-                    (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
-                }
-                false => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            if sent {
+                let bytes = packet.len() as u64 - 1;
+                (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
+            } else {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

@@ -121,9 +121,10 @@ pub(crate) async fn addresses(
         }
         std::mem::swap(&mut first, &mut second);
     }
-    match allowed.is_empty() {
-        true => Err(Refused::DENIED),
-        false => Ok(allowed),
+    if allowed.is_empty() {
+        Err(Refused::DENIED)
+    } else {
+        Ok(allowed)
     }
 }
 

@@ -94,9 +94,10 @@ impl Joined {
                     // The first byte is the context ID of UDP payloads, 0.
                     let count = self.socket.try_recv(&mut buffer[1..])?;
                     let payload = &buffer[..=count];
-                    let sent = match takes_datagrams {
-                        true => sender.send(payload),
-                        false => Err(SendDatagramError::TooLarge),
+                    let sent = if takes_datagrams {
+                        sender.send(payload)
+                    } else {
+                        Err(SendDatagramError::TooLarge)
                     };
                     // RFC 9297 section 3.5: the payload is too large for a packet of the paths, or the client
                     // takes no DATAGRAMs.

@@ -60,9 +60,10 @@ impl Known {
 
     /// The counter of a name.
     fn counter(&self, network: Network, name: &Name) -> Counted {
-        let whose = match self.is_present(network, name) {
-            true => Whose::One(*name),
-            false => Whose::Some(name.first().copied().unwrap_or_default() % PLACES),
+        let whose = if self.is_present(network, name) {
+            Whose::One(*name)
+        } else {
+            Whose::Some(name.first().copied().unwrap_or_default() % PLACES)
         };
         (network, whose)
     }

@@ -82,9 +82,10 @@ impl Link {
             losses: [0, 0, 2, 10, 50][numbers.within(0, 5) as usize],
             way_back: numbers.one_in(2).then(|| numbers.within(1, 10) as u32),
             rated: numbers.one_in(2),
-            status: match numbers.one_in(6) {
-                true => PathStatus::Backup,
-                false => PathStatus::Available,
+            status: if numbers.one_in(6) {
+                PathStatus::Backup
+            } else {
+                PathStatus::Available
             },
         }
     }
@@ -99,9 +100,10 @@ impl Link {
         if numbers.one_in(30) {
             self.queue = [0, 0, 4, 12, 30][numbers.within(0, 5) as usize];
         }
-        self.suspect = match numbers.one_in(120) {
-            true => numbers.within(3, 20),
-            false => self.suspect.saturating_sub(1),
+        self.suspect = if numbers.one_in(120) {
+            numbers.within(3, 20)
+        } else {
+            self.suspect.saturating_sub(1)
         };
     }
 

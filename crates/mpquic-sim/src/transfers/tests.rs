@@ -159,9 +159,10 @@ fn reset_at_half_delivers_the_first_half() {
         pair.drive(20 * MS);
         on(&mut pair, Side::Client, |application, connection, _| {
             let code = VarInt::from_u32(7);
-            match at_half {
-                true => application.reset_at_half(connection, id, code),
-                false => application.reset(connection, id, code),
+            if at_half {
+                application.reset_at_half(connection, id, code)
+            } else {
+                application.reset(connection, id, code)
             }
             // A reset of an unknown stream has no effect.
             application.reset(connection, StreamId::new(Side::Client, Dir::Uni, 9), code);

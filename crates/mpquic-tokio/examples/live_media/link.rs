@@ -109,9 +109,10 @@ impl DatagramSocket for Link {
             let takes = bits as f64 / self.conditions.bits_per_second as f64;
             state.busy_until = state.busy_until.max(now) + Duration::from_secs_f64(takes);
         }
-        match self.loses(0) {
-            true => Ok(()),
-            false => self.socket.try_send(batch),
+        if self.loses(0) {
+            Ok(())
+        } else {
+            self.socket.try_send(batch)
         }
     }
 

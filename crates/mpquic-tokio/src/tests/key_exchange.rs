@@ -21,9 +21,10 @@ fn agreed(connections: [&Connection; 2]) -> [Option<KeyExchangeGroup>; 2] {
 async fn the_hybrid_is_used_unless_either_side_leaves_it_out() -> TestResult {
     use KeyExchange::{Classical, Hybrid};
     let curve = KeyExchangeGroup::X25519;
-    let hybrid = match Hybrid.is_available() {
-        true => KeyExchangeGroup::X25519MLKEM768,
-        false => curve,
+    let hybrid = if Hybrid.is_available() {
+        KeyExchangeGroup::X25519MLKEM768
+    } else {
+        curve
     };
     for (at_client, at_server, expected) in [
         (None, None, hybrid),

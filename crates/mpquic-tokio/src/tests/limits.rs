@@ -297,16 +297,13 @@ async fn streams_that_end_early_make_room_at_once() -> TestResult {
         stream.write_all(b"x").await?;
         let mut receiving = b.accept_uni().await?;
         sleep(LONG).await;
-        match is_reset {
-            true => {
-                stream.reset(7u32.into())?;
-                assert_eq!(receiving.received_reset().await?, Some(7u32.into()));
-            }
-            false => {
-                receiving.stop(7u32.into())?;
-                sleep(LONG).await;
-                drop(stream);
-            }
+        if is_reset {
+            stream.reset(7u32.into())?;
+            assert_eq!(receiving.received_reset().await?, Some(7u32.into()));
+        } else {
+            receiving.stop(7u32.into())?;
+            sleep(LONG).await;
+            drop(stream);
         }
     }
     Ok(())

@@ -66,9 +66,10 @@ fn listening(
 async fn asking_scheduler_gets_queue_lengths() -> TestResult {
     for asks in [true, false] {
         let told = Told::default();
-        let needs = match asks {
-            true => Needs::default().with_local_queue(),
-            false => Needs::default(),
+        let needs = if asks {
+            Needs::default().with_local_queue()
+        } else {
+            Needs::default()
         };
         let mut transport = default_transport();
         transport.scheduler = listening(needs, &told)?;

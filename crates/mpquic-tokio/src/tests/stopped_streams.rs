@@ -81,9 +81,10 @@ async fn a_stopped_stream_frees_its_place_at_once() -> TestResult {
 #[tokio::test(start_paused = true)]
 async fn read_or_reset_stream_frees_its_place_at_once() -> TestResult {
     async fn reads(mut stream: RecvStream, is_reset: bool) -> TestResult {
-        match is_reset {
-            true => assert!(stream.received_reset().await?.is_some()),
-            false => drop(stream.read_to_end(100).await?),
+        if is_reset {
+            assert!(stream.received_reset().await?.is_some())
+        } else {
+            stream.read_to_end(100).await?;
         }
         Ok(())
     }
@@ -92,9 +93,10 @@ async fn read_or_reset_stream_frees_its_place_at_once() -> TestResult {
         let (a, b) = pair.connect().await?;
         let mut stream = a.open_uni().await?;
         stream.write_all(b"something").await?;
-        match is_reset {
-            true => stream.reset(3u32.into())?,
-            false => stream.finish()?,
+        if is_reset {
+            stream.reset(3u32.into())?
+        } else {
+            stream.finish()?
         }
         let receive = b.accept_uni().await?;
         sleep(Duration::from_secs(1)).await;

@@ -179,9 +179,10 @@ async fn the_size_of_a_stream_can_be_announced() -> TestResult {
     let (a, b) = net.connect().await?;
     for by_id in [false, true] {
         let mut stream = a.open_uni().await?;
-        match by_id {
-            false => stream.set_expected_size(5_000)?,
-            true => a.watch_stream(stream.id()).set_expected_size(5_000)?,
+        if by_id {
+            a.watch_stream(stream.id()).set_expected_size(5_000)?
+        } else {
+            stream.set_expected_size(5_000)?
         }
         stream.write_all(&pattern(2_000, 1)).await?;
         let mut received = within("accept", b.accept_uni()).await??;

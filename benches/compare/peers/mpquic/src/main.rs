@@ -44,9 +44,10 @@ fn transport(options: &Options) -> Result<TransportConfig> {
 }
 
 fn buffers(builder: EndpointBuilder, options: &Options) -> EndpointBuilder {
-    match options.defaults {
-        true => builder,
-        false => builder.socket_buffer(options.buffer_bytes()),
+    if options.defaults {
+        builder
+    } else {
+        builder.socket_buffer(options.buffer_bytes())
     }
 }
 

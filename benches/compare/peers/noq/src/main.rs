@@ -39,9 +39,10 @@ fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
     let window = VarInt::from_u64(options.window_bytes())?;
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(options.datagram);
-    let controller: Arc<dyn ControllerFactory + Send + Sync> = match options.bbr {
-        true => Arc::new(Bbr3Config::default()),
-        false => Arc::new(CubicConfig::default()),
+    let controller: Arc<dyn ControllerFactory + Send + Sync> = if options.bbr {
+        Arc::new(Bbr3Config::default())
+    } else {
+        Arc::new(CubicConfig::default())
     };
     let mut transport = TransportConfig::default();
     transport

@@ -476,9 +476,10 @@ async fn steps_of_a_drill_are_taken_by_both_sides() {
             ..Service::new(Arc::new(Anything::new(1)))
         };
         let mut options = Vec::new();
-        match of_client {
-            true => options.extend(["--drill", "backup=0"]),
-            false => service.drill.push("backup=0".parse().unwrap()),
+        if of_client {
+            options.extend(["--drill", "backup=0"])
+        } else {
+            service.drill.push("backup=0".parse().unwrap())
         }
         let served = Served::of(service, Alpn::Perf);
         let (url, reach) = (served.url("/"), served.reach(&options));
@@ -496,9 +497,10 @@ async fn steps_of_a_drill_are_taken_by_both_sides() {
             let status = side.path(mpquic_tokio::PathId(0)).unwrap().status();
             status.is_ok_and(|(ours, _)| ours == mpquic_core::PathStatus::Backup)
         };
-        let (side, other) = match of_client {
-            true => (&connection, &server),
-            false => (&server, &connection),
+        let (side, other) = if of_client {
+            (&connection, &server)
+        } else {
+            (&server, &connection)
         };
         let taken = async {
             while !is_backup(side) {

@@ -264,16 +264,17 @@ impl Quotas {
             }
             let bytes = limit.map_or(0, |(bytes, _)| bytes);
             let used = gigabytes(account.used());
-            match is_over {
-                true => tracing::warn!(
+            if is_over {
+                tracing::warn!(
                     "{name} has used up its quota ({used} of {}): its paths are closed {}",
                     gigabytes(bytes),
                     match account.month.until {
                         Some(until) => format!("until {}", written(until)),
                         None => "until the clock is set, and a month has passed".to_owned(),
                     }
-                ),
-                false => tracing::warn!("{name}: its paths are open again"),
+                )
+            } else {
+                tracing::warn!("{name}: its paths are open again")
             }
         }
     }

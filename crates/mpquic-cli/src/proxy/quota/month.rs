@@ -70,15 +70,12 @@ impl Month {
 
     /// Takes note of the clock, `ran` after the last call. Returns true if a new month begins.
     pub(crate) fn follow(&mut self, now: u64, reset: u8, ran: Duration) -> bool {
-        let is_over = match self.believes(now) {
-            true => {
-                self.doubted = 0;
-                self.until.is_some_and(|until| now >= until)
-            }
-            false => {
-                self.doubted = self.doubted.saturating_add(ran.as_secs());
-                self.doubted >= LONGEST.as_secs()
-            }
+        let is_over = if self.believes(now) {
+            self.doubted = 0;
+            self.until.is_some_and(|until| now >= until)
+        } else {
+            self.doubted = self.doubted.saturating_add(ran.as_secs());
+            self.doubted >= LONGEST.as_secs()
         };
         if is_over {
             *self = Self::new(reset);

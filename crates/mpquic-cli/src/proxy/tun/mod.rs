@@ -89,9 +89,10 @@ fn parse_routed(text: &str) -> Result<Routed, String> {
         "none" => Ok(Routed::Nothing),
         _ => parse_network(text).map(Routed::Network).map_err(|told| {
             // A correction of a network needs no further advice.
-            match told.starts_with("expected") {
-                true => format!("{told}, or none"),
-                false => told,
+            if told.starts_with("expected") {
+                format!("{told}, or none")
+            } else {
+                told
             }
         }),
     }
@@ -126,9 +127,10 @@ impl TunArgs {
             Routed::Network(network) => Some(*network),
             Routed::Nothing => None,
         });
-        let mut networks = match self.route.is_empty() {
-            true => routes::everything(),
-            false => named.collect(),
+        let mut networks = if self.route.is_empty() {
+            routes::everything()
+        } else {
+            named.collect()
         };
         for server in &self.dns {
             if !networks.iter().any(|network| network.contains(server)) {
@@ -263,9 +265,10 @@ pub(crate) struct ProxyDown {
 fn parse_network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = (text.parse())
         .map_err(|_| "expected a network, such as 203.0.113.0/24 or 2001:db8::/32".to_owned())?;
-    match network.trunc() == network {
-        true => Ok(network),
-        false => Err(format!("did you mean {}?", network.trunc())),
+    if network.trunc() == network {
+        Ok(network)
+    } else {
+        Err(format!("did you mean {}?", network.trunc()))
     }
 }
 
@@ -369,9 +372,10 @@ impl Device {
         if std::mem::replace(&mut self.is_routed, true) {
             return Ok(());
         }
-        let resolver = match self.servers.is_empty() {
-            true => None,
-            false => Some(Resolver::plan(&self.servers)?),
+        let resolver = if self.servers.is_empty() {
+            None
+        } else {
+            Some(Resolver::plan(&self.servers)?)
         };
         if let Some(Resolver::File(replaced)) = &resolver {
             self.state.resolver = Some(replaced.clone());
@@ -398,9 +402,10 @@ impl Drop for Device {
         if let Some(last) = self.name_servers.end() {
             self.state.resolver = last.replaced().cloned();
         }
-        let undone = match self.is_routed {
-            true => undo(&self.state),
-            false => Ok(()),
+        let undone = if self.is_routed {
+            undo(&self.state)
+        } else {
+            Ok(())
         };
         let name = &self.state.name;
         match undone {

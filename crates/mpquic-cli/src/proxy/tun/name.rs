@@ -8,10 +8,11 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let is_fine = (1..=MAX_NAME).contains(&text.len())
         && !text.contains(is_odd)
         && !text.starts_with(['-', '.']);
-    match is_fine {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+    if is_fine {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
             "expected the name of a network device: at most {MAX_NAME} bytes, without spaces or any of / : %"
-        )),
+        ))
     }
 }

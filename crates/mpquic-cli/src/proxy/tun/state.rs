@@ -91,12 +91,13 @@ fn check(metadata: &fs::Metadata, path: &Path) -> io::Result<()> {
     let us = fs::metadata("/proc/self")?.uid();
     let is_shared = metadata.is_dir() && metadata.mode() & STICKY != 0;
     let is_writable = metadata.mode() & BY_OTHERS != 0 && !is_shared;
-    match [0, us].contains(&metadata.uid()) && !is_writable {
-        true => Ok(()),
-        false => Err(io::Error::new(
+    if [0, us].contains(&metadata.uid()) && !is_writable {
+        Ok(())
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("{} can be changed by other users", path.display()),
-        )),
+        ))
     }
 }
 

@@ -280,9 +280,12 @@ fn undone_devices_are_named() {
     let heard = Heard::begin();
     let forgotten = Cell::new(false);
     let down = |wanted, fails: &str| {
-        let clean = |file: &StateFile, state: &State| match state.name == fails {
-            true => Err(Failure::other("in use")),
-            false => file.remove().map_err(Failure::other),
+        let clean = |file: &StateFile, state: &State| {
+            if state.name == fails {
+                Err(Failure::other("in use"))
+            } else {
+                file.remove().map_err(Failure::other)
+            }
         };
         let undone = down_in(&places, wanted, clean, || Ok(forgotten.take()));
         let [printed, _] = heard.take();

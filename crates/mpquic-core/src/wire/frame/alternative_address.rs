@@ -49,9 +49,10 @@ impl AlternativeAddress {
         let mut is_past_current = false;
         // Safe for any count: each entry takes bytes, and a packet has few bytes.
         for _ in 0..varint(buf)? {
-            let side = match is_past_current {
-                false => &mut frame.preferred,
-                true => &mut frame.backup,
+            let side = if is_past_current {
+                &mut frame.backup
+            } else {
+                &mut frame.preferred
             };
             match AddressEntry::decode(buf)? {
                 Some(entry) => {

@@ -200,13 +200,12 @@ impl Packet {
             bytes.fold(0, |number, byte| number << 8 | u32::from(*byte))
         };
         let data = tcp.len() - usize::from(header[12] >> 4) * 4;
-        let (sequence, acknowledged, reply) = match flags.0 & ACK != 0 {
-            true => (number(8), 0, RST),
-            false => {
-                let counted = u32::from(flags.0 & SYN != 0) + u32::from(flags.0 & FIN != 0);
-                let end = number(4).wrapping_add(data as u32).wrapping_add(counted);
-                (0, end, RST | ACK)
-            }
+        let (sequence, acknowledged, reply) = if flags.0 & ACK != 0 {
+            (number(8), 0, RST)
+        } else {
+            let counted = u32::from(flags.0 & SYN != 0) + u32::from(flags.0 & FIN != 0);
+            let end = number(4).wrapping_add(data as u32).wrapping_add(counted);
+            (0, end, RST | ACK)
         };
         let mut answer = [0; 20];
         answer[..4].copy_from_slice(&ports(self.destination, self.source));

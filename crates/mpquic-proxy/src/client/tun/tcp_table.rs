@@ -78,9 +78,10 @@ impl<F> TcpTable<F> {
     /// A segment of an application.
     pub(super) fn on_segment(&mut self, ends: Ends, flags: Flags) -> Verdict {
         let Some(&port) = self.ports.get(&ends) else {
-            return match flags.opens() {
-                true => self.open(ends),
-                false => Verdict::Unknown,
+            return if flags.opens() {
+                self.open(ends)
+            } else {
+                Verdict::Unknown
             };
         };
         match self.connections.get(&port).map(|(_, state)| state) {

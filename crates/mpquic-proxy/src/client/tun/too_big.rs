@@ -187,9 +187,10 @@ mod tests {
         );
         assert!(Packet::parse(&segment).is_some());
         let [high, low] = mtu.to_be_bytes();
-        let (protocol, kind, code) = match target.is_ipv4() {
-            true => (ICMP, 3, 4),
-            false => (ICMPV6, 2, 0),
+        let (protocol, kind, code) = if target.is_ipv4() {
+            (ICMP, 3, 4)
+        } else {
+            (ICMPV6, 2, 0)
         };
         let head = [kind, code, 0, 0, 0, 0, high, low];
         let mut frame = Vec::new();
