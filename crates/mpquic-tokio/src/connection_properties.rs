@@ -45,6 +45,16 @@ impl Connection {
         self.0.lock().ended_paths.stats()
     }
 
+    /// Time since the arrival of the peer's last packet on any path. [`Path::ping`](crate::Path::ping) asks a silent peer
+    /// for a packet.
+    pub fn silent_for(&self) -> Duration {
+        let engine = self.0.lock();
+        let received = engine.core.stats().last_received;
+        received.map_or(Duration::ZERO, |received| {
+            engine.now().saturating_duration_since(received)
+        })
+    }
+
     /// The smallest smoothed RTT of the paths in use.
     pub fn rtt(&self) -> Option<Duration> {
         let stats = self.path_stats();

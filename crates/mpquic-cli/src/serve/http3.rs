@@ -18,6 +18,7 @@ use crate::serve::change::RequestBody;
 use crate::serve::drain::Draining;
 use crate::serve::drain::ENDS;
 use crate::serve::http_service;
+use crate::serve::presence;
 use crate::serve::send_file::{Exchange, Outlet, QuicSession, Refusal, Session};
 
 /// Longest wait for requests that left before the client learned of the server's end.
@@ -189,6 +190,7 @@ async fn receive_with_memory(
     priorities.set(stream.id(), Priority::of_request(request.headers()));
     let (send, mut recv) = stream.split();
     let mut answer = Answer {
+        connection: &session.connection,
         send,
         watch: watch.clone(),
     };
@@ -235,12 +237,13 @@ async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Body>
 }
 
 /// The answer to a request.
-struct Answer {
+struct Answer<'a> {
+    connection: &'a Connection,
     send: RequestStream<SendStream<Body>, Body>,
     watch: StreamWatch,
 }
 
-impl Outlet for Answer {
+impl Outlet for Answer<'_> {
     async fn writable(&mut self) -> Result<usize, Refusal> {
         Ok(self.watch.writable().await?)
     }
@@ -267,7 +270,7 @@ impl Outlet for Answer {
     }
 }
 
-impl Exchange for Answer {
+impl Exchange for Answer<'_> {
     fn protocol(&self) -> &'static str {
         "HTTP/3"
     }
@@ -287,6 +290,10 @@ impl Exchange for Answer {
 
     async fn finish(&mut self) -> Result<(), Refusal> {
         self.send.finish().await.map_err(refusal)
+    }
+
+    async fn present(&mut self) -> Result<(), Refusal> {
+        presence::sign_of(self.connection).await
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) async fn answer(
         request,
         exchange: Tally::new(exchange),
         user: None,
+        changed: None,
     };
     let outcome = answer.run(body).await;
     let told = Told {
@@ -63,6 +64,7 @@ pub(crate) async fn answer(
         began,
         user: answer.user,
         status: answer.exchange.status,
+        changed: answer.changed,
         bytes: answer.exchange.bytes,
     };
     log(session, request, told, outcome);
@@ -75,14 +77,20 @@ struct Told {
     began: Instant,
     user: Option<String>,
     status: Option<StatusCode>,
+    /// The outcome of a change, which holds even if its answer does not arrive.
+    changed: Option<StatusCode>,
     bytes: u64,
 }
 
 fn log(session: &Session, request: &Request<()>, told: Told, outcome: Result<(), Refusal>) {
     let (status, bytes) = (told.status.map(|status| status.as_u16()), told.bytes);
-    let what = match outcome {
-        Ok(()) => status.map_or_else(String::new, |status| status.to_string()),
-        Err(refusal) => refusal.cut_short().to_owned(),
+    let changed = told.changed.map(|status| status.as_u16());
+    let what = match (outcome, changed) {
+        (Ok(()), _) => status.map_or_else(String::new, |status| status.to_string()),
+        (Err(refusal), None) => refusal.cut_short().to_owned(),
+        (Err(refusal), Some(changed)) => {
+            format!("{changed}, but the answer was {}", refusal.cut_short())
+        }
     };
     let (method, path) = (request.method(), request.uri().path());
     let sent = count(bytes, "byte");
@@ -95,9 +103,9 @@ fn log(session: &Session, request: &Request<()>, told: Told, outcome: Result<(),
             .map_or(path, PathAndQuery::as_str),
         protocol: told.protocol,
         user: told.user,
-        status: status.filter(|_| outcome.is_ok()),
+        status: status.filter(|_| outcome.is_ok()).or(changed),
         bytes,
-        is_cut: outcome.is_err() && status.is_some(),
+        is_cut: outcome.is_err() && (status.is_some() || changed.is_some()),
         began: told.began,
     });
 }
@@ -118,6 +126,8 @@ struct Answer<'a, E> {
     exchange: Tally<'a, E>,
     /// The user, once known.
     user: Option<String>,
+    /// The outcome of a change.
+    changed: Option<StatusCode>,
 }
 
 impl<E: Exchange> Answer<'_, E> {
@@ -246,6 +256,7 @@ impl<E: Exchange> Answer<'_, E> {
         let taken = change
             .run(client, self.request, (&mut self.exchange, body), open)
             .await?;
+        self.changed = Some(taken.status());
         let mut response = taken.add_fields(status(taken.status()));
         if taken.status() == StatusCode::METHOD_NOT_ALLOWED {
             response = response.header(ALLOW, self.allowed_there());

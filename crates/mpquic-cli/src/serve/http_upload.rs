@@ -66,9 +66,15 @@ impl Change {
         match self {
             Self::File => take(client, request, exchange, body).await,
             // RFC 4918 section 9.3
-            Self::Directory => at_once(client, request, true, Source::make_directory).await,
-            Self::Attributes => at_once(client, request, false, Source::set_attributes).await,
-            Self::Rest(token) => take_rest(client, request, token, body).await,
+            Self::Directory => {
+                client.session.limits.progress(exchange.present()).await??;
+                at_once(client, request, true, Source::make_directory).await
+            }
+            Self::Attributes => {
+                client.session.limits.progress(exchange.present()).await??;
+                at_once(client, request, false, Source::set_attributes).await
+            }
+            Self::Rest(token) => take_rest(client, request, token, (exchange, body)).await,
             Self::Look(token) => match resume(client, request, token).await {
                 Ok(upload) if upload.is_kept() => {
                     Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length()))
@@ -190,6 +196,10 @@ mod tests {
         }
 
         async fn finish(&mut self) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        async fn present(&mut self) -> Result<(), Refusal> {
             Ok(())
         }
     }

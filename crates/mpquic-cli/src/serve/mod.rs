@@ -24,6 +24,7 @@ mod model;
 pub(crate) mod observer;
 pub(crate) mod perf;
 pub(crate) mod precondition;
+pub(crate) mod presence;
 pub(crate) mod receiving;
 pub(crate) mod rest_of_body;
 pub(crate) mod rights;

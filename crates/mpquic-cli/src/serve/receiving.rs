@@ -58,7 +58,7 @@ pub(crate) async fn take(
         let offer = resuming::offer(&path, &token).ok_or(Refusal::Failed)?;
         session.limits.progress(exchange.head(offer)).await??;
     }
-    receive(client, request, body, upload, announced).await
+    receive(client, request, (exchange, body), upload, announced).await
 }
 
 /// Receives the rest of a file.
@@ -66,7 +66,7 @@ pub(crate) async fn take_rest(
     client: Client<'_>,
     request: &Request<()>,
     token: &Token,
-    body: &mut impl RequestBody,
+    (exchange, body): (&mut impl Exchange, &mut impl RequestBody),
 ) -> Result<Taken, Refusal> {
     let (session, fields) = (client.session, request.headers());
     let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -103,7 +103,7 @@ pub(crate) async fn take_rest(
         upload.forget();
         return Ok(Taken::TooLarge(most));
     }
-    receive(client, request, body, upload, announced).await
+    receive(client, request, (exchange, body), upload, announced).await
 }
 
 /// Takes an unfinished file from whoever writes it.
@@ -124,7 +124,7 @@ pub(crate) async fn resume(
 async fn receive(
     client: Client<'_>,
     request: &Request<()>,
-    body: &mut impl RequestBody,
+    (exchange, body): (&mut impl Exchange, &mut impl RequestBody),
     upload: Upload,
     announced: Option<u64>,
 ) -> Result<Taken, Refusal> {
@@ -136,6 +136,7 @@ async fn receive(
         upload.forget();
         return Ok(another_length());
     }
+    client.session.limits.progress(exchange.present()).await??;
     if !client.may_store(request) {
         upload.forget();
         let told = "you may not do that any more\n";

@@ -50,7 +50,7 @@ impl Refusal {
     /// The words of log messages for an incomplete answer.
     pub(crate) fn cut_short(self) -> &'static str {
         match self {
-            Self::Stalled => "given up, the client reads nothing",
+            Self::Stalled => "given up, the client is silent",
             Self::Cancelled | Self::Gone => "not wanted to the end",
             _ => "failed",
         }
@@ -122,6 +122,9 @@ pub(crate) trait Exchange: Outlet {
 
     /// Ends the answer.
     fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Waits for a sign that the client is still there. Without a sign, its request must change nothing.
+    fn present(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
 /// An exchange with a count of the bytes of an answer, complete or cut.
@@ -184,6 +187,10 @@ impl<E: Exchange> Exchange for Tally<'_, E> {
 
     async fn finish(&mut self) -> Result<(), Refusal> {
         self.exchange.finish().await
+    }
+
+    async fn present(&mut self) -> Result<(), Refusal> {
+        self.exchange.present().await
     }
 }
 

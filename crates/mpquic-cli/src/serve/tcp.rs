@@ -376,6 +376,12 @@ impl Exchange for TcpExchange {
     async fn finish(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
+
+    /// A connection over HTTP/2 has as many requests as the server answers at a time, so no request of a client that has
+    /// vanished waits.
+    async fn present(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 
 impl RequestBody for Incoming {

@@ -33,6 +33,7 @@ mod restarted;
 mod resume;
 mod tree;
 mod users;
+mod vanished;
 mod workers;
 
 use std::collections::BTreeSet;

@@ -16,6 +16,8 @@ pub(super) struct IdleTimer {
     ours: Option<Duration>,
     peer: Option<Duration>,
     since: Instant,
+    /// The arrival of the peer's last packet.
+    received: Instant,
     /// An ack-eliciting packet was sent since the last one received.
     sent: bool,
     memory: Memory,
@@ -38,6 +40,7 @@ impl IdleTimer {
             ours,
             peer: None,
             since: now,
+            received: now,
             sent: false,
             memory: Memory::New,
             handshake_confirmed: false,
@@ -53,7 +56,13 @@ impl IdleTimer {
     pub(super) fn on_received(&mut self, now: Instant) {
         // Buffered packets are processed long after they arrived.
         self.since = self.since.max(now);
+        self.received = self.received.max(now);
         self.sent = false;
+    }
+
+    /// The arrival of the peer's last packet; before the first packet, the start of the connection.
+    pub(super) fn last_received(&self) -> Instant {
+        self.received
     }
 
     pub(super) fn on_ack_eliciting_sent(&mut self, now: Instant) {

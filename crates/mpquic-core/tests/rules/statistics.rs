@@ -103,6 +103,35 @@ fn a_short_stream_is_one_frame_and_one_acknowledgement() {
     }
 }
 
+/// Only packets of the peer count, on any path.
+#[test]
+fn the_last_packet_of_the_peer_has_its_time() {
+    let mut net = Net::connected(Options::default());
+    net.wait(SECOND);
+    let before = net.server().stats().last_received;
+    net.wait(5 * SECOND);
+    assert_eq!(
+        net.server().stats().last_received,
+        before,
+        "nothing was sent"
+    );
+    net.write(Side::Server, 100);
+    let sent = net.take(Side::Server);
+    assert!(!sent.is_empty());
+    assert_eq!(
+        net.server().stats().last_received,
+        before,
+        "the client has not answered"
+    );
+    net.give_all(sent);
+    net.wait(SECOND);
+    let after = net.server().stats().last_received.unwrap();
+    assert!(
+        after >= before.unwrap() + 5 * SECOND,
+        "{after:?} after {before:?}"
+    );
+}
+
 /// The names are those of the RFCs.
 #[test]
 fn kinds_have_the_names_of_the_rfcs() {

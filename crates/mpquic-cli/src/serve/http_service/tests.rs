@@ -58,6 +58,10 @@ impl Exchange for Sent {
         self.is_finished = true;
         Ok(())
     }
+
+    async fn present(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 
 struct Body(Option<Bytes>);
