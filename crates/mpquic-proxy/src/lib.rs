@@ -97,6 +97,7 @@
 //! | a UDP payload without room in the queue | it is lost |
 
 mod arrivals;
+mod bound;
 mod capsule;
 mod class;
 mod client;
@@ -126,6 +127,7 @@ mod ip_scope;
 mod kernel_queue;
 mod listening;
 mod order_window;
+mod peers;
 mod relay;
 mod rules;
 mod server;
@@ -134,6 +136,7 @@ mod streams;
 mod target;
 mod transport;
 
+pub use bound::{Filtering, InvalidFiltering};
 pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use client::{Carrier, Tun};

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use http::Uri;
 use mpquic_core::config::TransportOptions;
-use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
+use mpquic_proxy::{ClassRule, Entrance, Filtering, Nat64Prefix, Rule, Target};
 
 use crate::options::hosts::parse_address;
 use crate::options::parse_url;
 use crate::options::preference::Preference;
 use crate::options::quota::{Quota, parse_quota};
 use crate::options::reach::Reach;
+use crate::process::failure::Failure;
 use crate::process::state::state_directory;
 use crate::proxy::ctl::ProxyCtl;
 use crate::proxy::status::StatusSocket;
@@ -28,8 +29,8 @@ use crate::text::url;
 /// Carry other programs' TCP connections and UDP over all paths at once
 #[derive(Debug, Subcommand)]
 pub(crate) enum Proxy {
-    Server(ProxyServer),
-    Client(ProxyClient),
+    Server(Box<ProxyServer>),
+    Client(Box<ProxyClient>),
     Status(ProxyStatus),
     Ctl(ProxyCtl),
     #[command(subcommand)]
@@ -91,6 +92,10 @@ pub(crate) struct ProxyServer {
     /// New UDP flows of one user per second, and as many TCP and DNS flows; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
+    /// Refuse clients one UDP port for all targets of a program (`--udp-mapping` of `mpquic proxy client`):
+    /// each target gets a port of its own, and strangers reach no client
+    #[arg(long)]
+    pub(crate) no_udp_binding: bool,
     /// Give up a target without an answer after this time, including the lookup of its name
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=50))]
     pub(crate) target_timeout: u64,
@@ -154,6 +159,15 @@ pub(crate) struct ProxyClient {
     /// by port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
+    /// UDP ports of a program's socket at the server, with --tun and SOCKS. `endpoint-independent`: one port for all
+    /// targets, as game consoles, WebRTC and other peer-to-peer programs need it; others can then send to the
+    /// program
+    #[arg(long, value_name = "MAPPING", value_enum, default_value_t = UdpMapping::PerTarget)]
+    pub(crate) udp_mapping: UdpMapping,
+    /// Who may send to a port of `--udp-mapping endpoint-independent`: `address-dependent`, the addresses to which
+    /// the program has sent, from any port (the default); `endpoint-independent`, everybody
+    #[arg(long, value_name = "FILTERING")]
+    pub(crate) udp_filtering: Option<Filtering>,
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     pub(crate) tun: TunArgs,
@@ -181,11 +195,34 @@ pub(crate) struct ProxyClient {
 }
 
 impl ProxyClient {
+    /// The peers that may send to a UDP port for all targets; `None` with a port for each target.
+    pub(crate) fn udp_binding(&self) -> Result<Option<Filtering>, Failure> {
+        match (self.udp_mapping, self.udp_filtering) {
+            (UdpMapping::PerTarget, None) => Ok(None),
+            (UdpMapping::PerTarget, Some(filtering)) => Err(Failure::usage(format_args!(
+                "--udp-filtering {filtering}: a port for each target takes payloads of this target only; add \
+                 --udp-mapping endpoint-independent"
+            ))),
+            (UdpMapping::EndpointIndependent, filtering) => {
+                Ok(Some(filtering.unwrap_or(Filtering::AddressDependent)))
+            }
+        }
+    }
+
     /// The file of the counts of quotas.
     pub(crate) fn quota_book(&self) -> Option<PathBuf> {
         let named = self.quota_file.clone();
         named.or_else(|| state_directory().map(|directory| directory.join("quota.json")))
     }
+}
+
+/// The UDP ports of a program's socket at the server (RFC 4787 section 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UdpMapping {
+    /// A port for each target
+    PerTarget,
+    /// One port for all targets
+    EndpointIndependent,
 }
 
 // (A doc comment here would replace the help text of the command.)

@@ -143,6 +143,7 @@ fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
         }
     }
     options.classes = args.class.clone();
+    options.udp_binding = args.udp_binding()?;
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
     options.udp_idle = Duration::from_secs(args.idle.udp_idle);
     Ok(options)
@@ -254,6 +255,27 @@ mod tests {
         }
         let forward = &wanted(&["-L", "udp:5:host:6"])[0];
         assert!(forward.starts_with("Udp(") && forward.ends_with(" 127.0.0.1:5"));
+    }
+
+    #[test]
+    fn udp_ports_are_filtered_by_address_unless_told() {
+        use mpquic_proxy::Filtering::{AddressDependent, EndpointIndependent};
+        let binding = |line: &[&str]| {
+            options(&arguments("https://host", line))
+                .unwrap()
+                .udp_binding
+        };
+        let mapping = ["--udp-mapping", "endpoint-independent"];
+        assert_eq!(binding(&[]), None);
+        assert_eq!(binding(&mapping), Some(AddressDependent));
+        let all = [&mapping[..], &["--udp-filtering", "endpoint-independent"]].concat();
+        assert_eq!(binding(&all), Some(EndpointIndependent));
+        let alone = arguments("https://host", &["--udp-filtering", "address-dependent"]);
+        let told = options(&alone).unwrap_err().message().to_owned();
+        assert!(
+            told.contains("add --udp-mapping endpoint-independent"),
+            "{told}"
+        );
     }
 
     #[test]

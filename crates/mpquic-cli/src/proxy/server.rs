@@ -250,6 +250,7 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.all_flows = descriptors::for_flows();
     options.user_memory = u64::from(args.max_user_memory) << 20;
     options.flows_per_second = args.max_new_flows;
+    options.udp_bindings = !args.no_udp_binding;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);

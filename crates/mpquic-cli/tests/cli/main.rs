@@ -23,6 +23,7 @@ mod proxy;
 mod proxy_survival;
 #[cfg(target_os = "linux")]
 mod proxy_tun;
+mod proxy_udp;
 mod put;
 mod put_told;
 mod qlog;

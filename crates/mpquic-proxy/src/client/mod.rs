@@ -1,6 +1,8 @@
 //! The client's side.
 
 mod association;
+mod bound;
+mod datagram_flow;
 mod datagram_flows;
 mod entrances;
 mod flows;

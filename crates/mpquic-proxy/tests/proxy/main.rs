@@ -1,5 +1,6 @@
 //! Proxies and their clients over real sockets: two loopback addresses are two paths.
 
+mod bound;
 mod early;
 mod entrances;
 mod going_away;
