@@ -13,6 +13,8 @@ const MAX_OF_IP: u64 = 16 << 10;
 const OF_BOUND: [u64; 3] = [0x11, 0x12, 0x13];
 /// The longest accepted capsule of bound UDP: a context ID, a version of IP, an address and a port.
 const MAX_OF_BOUND: u64 = 8 + 1 + 16 + 2;
+/// Capsules of our own, of TCP ports that lead to clients. The longest has a number of 8 bytes, and an address.
+const OF_REVERSE: [u64; 2] = [0x2d70_7101, 0x2d70_7102];
 /// Longest accepted payload: a context ID, and the largest IP packet, of IPv6. Longer capsules are
 /// skipped, like lost packets.
 const MAX_DATAGRAM: u64 = 8 + 40 + 65_535;
@@ -73,6 +75,14 @@ impl Capsules {
     pub(crate) fn of_bound() -> Self {
         Self {
             others: (&OF_BOUND, MAX_OF_BOUND),
+            ..Self::default()
+        }
+    }
+
+    /// Like [`Self::default`], for streams of TCP ports that lead to clients, with their capsules.
+    pub(crate) fn of_reverse() -> Self {
+        Self {
+            others: (&OF_REVERSE, MAX_OF_BOUND),
             ..Self::default()
         }
     }

@@ -129,6 +129,7 @@ mod listening;
 mod order_window;
 mod peers;
 mod relay;
+mod reverse;
 mod rules;
 mod server;
 pub mod shares;
@@ -140,13 +141,16 @@ pub use bound::{Filtering, InvalidFiltering};
 pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use client::{Carrier, Tun};
-pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
+pub use client::{
+    Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, Reverse, TcpFlow,
+};
 pub use credential::{Credential, InvalidCredential};
 pub use credentials::Credentials;
 pub use flow_table::{FlowStats, UserStats};
 pub use gate::{Gate, Known, NotLetIn};
 pub use hashed_password::HashedPassword;
 pub use listening::listen_tcp;
+pub use reverse::{InvalidReverseRule, ReverseRule};
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{
     Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,

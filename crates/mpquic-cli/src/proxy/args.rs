@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use http::Uri;
 use mpquic_core::config::TransportOptions;
-use mpquic_proxy::{ClassRule, Entrance, Filtering, Nat64Prefix, Rule, Target};
+use mpquic_proxy::{ClassRule, Entrance, Filtering, Nat64Prefix, ReverseRule, Rule, Target};
 
 use crate::options::hosts::parse_address;
 use crate::options::parse_url;
@@ -18,6 +18,7 @@ use crate::options::reach::Reach;
 use crate::process::failure::Failure;
 use crate::process::state::state_directory;
 use crate::proxy::ctl::ProxyCtl;
+use crate::proxy::reverse::ReverseForward;
 use crate::proxy::status::StatusSocket;
 use crate::proxy::status_command::ProxyStatus;
 #[cfg(target_os = "linux")]
@@ -71,6 +72,10 @@ pub(crate) struct ProxyServer {
     /// Allow only the targets of --allow
     #[arg(long, requires = "allow")]
     pub(crate) only_allowed: bool,
+    /// Allow a user TCP ports of this machine that lead to its client (`-R` of `mpquic proxy client`): PORT or
+    /// FIRST-LAST, behind USER= for one user, such as alice=8000-8099; repeat for several. By default, nobody has ports
+    #[arg(long, value_name = "[USER=]PORTS")]
+    pub(crate) allow_reverse: Vec<ReverseRule>,
     /// Prefix of addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96,
     /// beside 64:ff9b::/96. Rules also apply to the IPv4 addresses in them; repeat for several
     #[arg(long, value_name = "PREFIX")]
@@ -154,6 +159,10 @@ pub(crate) struct ProxyClient {
     /// for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
     pub(crate) forward: Vec<Forward>,
+    /// Have the proxy listen on this TCP port, on all its addresses by default, and lead connections to this target
+    /// near the client; the operator must allow the port (`--allow-reverse` of `mpquic proxy server`); repeat for several
+    #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
+    pub(crate) reverse: Vec<ReverseForward>,
     /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is NETWORK,
     /// NETWORK:PORTS or :PORTS; repeat for several, the first fitting one counts. Other flows are classified
     /// by port, size and rate

@@ -20,6 +20,7 @@ mod operating;
 mod paths;
 mod perf;
 mod proxy;
+mod proxy_reverse;
 mod proxy_survival;
 #[cfg(target_os = "linux")]
 mod proxy_tun;

@@ -98,6 +98,9 @@ pub enum NoFlow {
     /// The proxy has no ports for many targets of one program (connect-udp-bind).
     #[error("the proxy binds no UDP ports")]
     NoBinding,
+    /// The proxy has no TCP ports that lead to clients.
+    #[error("the proxy forwards no ports to clients")]
+    NoReverse,
     /// The proxy took too long, or the connection ended meanwhile.
     #[error("the proxy did not answer")]
     Broken,
@@ -220,6 +223,16 @@ impl Client {
         let mut session = self.0.session.subscribe();
         // This client owns the sender, so the channel stays open.
         let _ = session.wait_for(Option::is_none).await;
+    }
+
+    /// Waits until this connection gets no new flows.
+    pub(super) async fn is_left(&self, session: &Session) {
+        let mut current = self.0.session.subscribe();
+        let is_left = |current: &Option<Session>| match current {
+            Some(current) => !Arc::ptr_eq(&current.demux, &session.demux),
+            None => true,
+        };
+        let _ = current.wait_for(is_left).await;
     }
 
     /// Counts of finished work, and of open flows.
@@ -393,12 +406,7 @@ impl Client {
         if session.requests.is_closing() {
             self.leave_orderly(&session.demux);
         }
-        let mut current = self.0.session.subscribe();
-        let is_left = |current: &Option<Session>| match current {
-            Some(current) => !Arc::ptr_eq(&current.demux, &session.demux),
-            None => true,
-        };
-        match timeout(GOODBYE, current.wait_for(is_left)).await {
+        match timeout(GOODBYE, self.is_left(session)).await {
             Ok(_) => NoFlow::Unconnected,
             Err(_) => NoFlow::Broken,
         }
@@ -463,12 +471,21 @@ impl Client {
                 accepted => break accepted?,
             }
         };
+        Ok(self.tcp_flow(target, said, accepted))
+    }
+
+    /// A flow between the proxy and a target near this client.
+    pub(super) fn joined(&self, target: &Target, accepted: Accepted) -> TcpFlow {
+        self.tcp_flow(target, self.said(target, None), accepted)
+    }
+
+    fn tcp_flow(&self, target: &Target, said: Option<Class>, accepted: Accepted) -> TcpFlow {
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
-        Ok(TcpFlow {
+        TcpFlow {
             flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
             client: self.clone(),
             accepted: Some(accepted),
-        })
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod http_exchange;
 mod http_proxy;
 mod knocking;
 mod large;
+mod reverse;
 mod socks;
 mod transparent;
 #[cfg(all(feature = "tun", target_os = "linux"))]
@@ -19,5 +20,6 @@ mod tun;
 
 pub use entrances::{Entrance, Listener};
 pub use flows::{Client, ClientOptions, ClientStats, NoFlow, TcpFlow};
+pub use reverse::Reverse;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use tun::{Carrier, Tun};

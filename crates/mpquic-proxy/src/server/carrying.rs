@@ -1,8 +1,9 @@
 //! The flow of a request that was let in: the way to the target, the answer, and the data of both directions.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
@@ -16,12 +17,14 @@ use super::bound::Bound;
 #[cfg(target_os = "linux")]
 use super::ip;
 use super::refusal::Refused;
+use super::reverse::Picked;
 use super::{Call, Open, Stream, outwards, udp};
 use crate::bound as bound_udp;
 use crate::copies::UdpSender;
 use crate::flow_table::Flow;
 use crate::ip_scope::IpScope;
 use crate::relay::{Unchanged, relay};
+use crate::shares::Taker;
 use crate::target::Target;
 
 type Halves = (
@@ -133,6 +136,52 @@ impl Call<'_> {
             let sender = UdpSender::new(connection, id, flow.clone(), self.numbers);
             let dropped = &shared.dropped_payloads;
             bound.run(&sender, halves, &self.watch, dropped).await;
+        }
+        Ok(())
+    }
+
+    /// A TCP port of this machine that leads to the client.
+    pub(super) async fn listen(
+        &self,
+        at: SocketAddr,
+        owner: &Taker,
+        mut stream: Stream,
+    ) -> Result<(), (Refused, Stream)> {
+        let shared = &self.connection.shared;
+        let serving = match shared.ports.open(at, owner) {
+            Ok(serving) => serving,
+            Err(refused) => return Err((refused, stream)),
+        };
+        let mut response = Response::new(());
+        let fields = response.headers_mut();
+        fields.insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
+        if stream.send_response(response).await.is_ok() {
+            let halves: Halves = stream.split();
+            let accounts = (&shared.accounts, self.options.max_flows);
+            serving.run(accounts, halves, &self.watch).await;
+        }
+        Ok(())
+    }
+
+    /// A connection to such a port.
+    pub(super) async fn accept(
+        &self,
+        picked: &Mutex<Option<Picked>>,
+        mut stream: Stream,
+        flow: &Flow,
+    ) -> Result<(), (Refused, Stream)> {
+        let picked = picked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(tcp) = picked.and_then(Picked::into_connection) else {
+            return Err((Refused::NOT_FOUND, stream));
+        };
+        let _open = Open::new(&self.connection.shared.open_tcp);
+        if stream.send_response(Response::new(())).await.is_ok() {
+            let halves: Halves = stream.split();
+            let (idle, passing) = (self.options.tcp_idle, (flow, &Unchanged));
+            let ended = relay((tcp, None), halves, &self.watch, idle, passing).await;
+            tracing::debug!(?ended, "a TCP flow to a client is over");
+        } else {
+            let _ = tcp.set_zero_linger();
         }
         Ok(())
     }

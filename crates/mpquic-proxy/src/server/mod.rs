@@ -9,14 +9,15 @@ mod echo_filter;
 mod ip;
 mod outwards;
 mod refusal;
+mod reverse;
 mod udp;
 mod windows;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,13 +26,14 @@ use http::{Method, Request, StatusCode};
 use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
-use mpquic_h3::{BidiStream, Priority};
+use mpquic_h3::{BidiStream, CONNECT_IP, Priority, TCP_ACCEPT, TCP_LISTEN};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
 use self::accounts::{Accounts, Counted, Turns};
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
+use self::reverse::{Picked, Ports};
 use self::windows::{Windowed, Windows};
 use crate::bound::{self as bound_udp, Filtering};
 use crate::class::{Class, ClassRule, FlowKind};
@@ -41,6 +43,7 @@ use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow, UserStats};
 use crate::gate::{Gate, Known, NotLetIn};
 use crate::ip_scope::{InvalidScope, IpScope};
+use crate::reverse::{self as reverse_path, ReverseRule};
 use crate::rules::Rules as TargetRules;
 use crate::shares::{Pool, Rules, Taker};
 use crate::target::{DNS, InvalidTarget, Target};
@@ -103,6 +106,9 @@ pub struct ServerOptions {
     /// Whether a client may have one UDP port for all targets of a program
     /// (draft-ietf-masque-connect-udp-listen). The rules count for each peer, and new peers count as new flows.
     pub udp_bindings: bool,
+    /// The users who may have TCP ports of this machine that lead to their clients. Nobody by default. A user has at
+    /// most 16 ports, and connections to them are TCP flows of the user.
+    pub reverse: Vec<ReverseRule>,
     /// The classes of flows to certain targets: the first rule for a target counts. For other
     /// targets the client tells the class (RFC 9218), or the proxy guesses the class.
     pub classes: Vec<ClassRule>,
@@ -126,6 +132,7 @@ impl ServerOptions {
             tcp_idle: Duration::from_secs(30 * 60),
             udp_idle: Duration::from_secs(2 * 60),
             udp_bindings: true,
+            reverse: Vec::new(),
             classes: Vec::new(),
             resolver: Arc::new(SystemResolver),
             observer: None,
@@ -137,9 +144,11 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Over<'a> {
-    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, or another method.
+    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, `TCP-LISTEN` and `TCP-ACCEPT` (a port that leads to a client, and a
+    /// connection to such a port), or another method.
     pub method: &'a str,
-    /// The target of the flow; the path of a CONNECT-IP request; the URI of an invalid request.
+    /// The target of the flow, `*` for many targets; the address of a port that leads to a client, and the source of a
+    /// connection to such a port; the path of a CONNECT-IP request; the URI of an invalid request.
     pub target: &'a str,
     /// The client's address, without port.
     pub client: IpAddr,
@@ -194,6 +203,7 @@ pub struct Server(Arc<Shared>);
 struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
+    ports: Arc<Ports>,
     memory: Pool,
     windows: Windows,
     gate: Gate,
@@ -229,6 +239,7 @@ impl Server {
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
             accounts,
+            ports: Arc::default(),
             memory: memory(),
             windows: Windows::new(),
             gate: Gate::default(),
@@ -369,6 +380,10 @@ enum Wanted {
     /// UDP to and from many peers, by one port.
     Bound,
     Ip(IpScope),
+    /// A TCP port of this machine that leads to the client.
+    Listen(SocketAddr),
+    /// The connection with this number to such a port.
+    Accept(u64),
 }
 
 impl Wanted {
@@ -385,6 +400,17 @@ impl Wanted {
 struct Admitted {
     wanted: Wanted,
     open: Counted,
+    /// The connection of [`Wanted::Accept`], until the flow begins.
+    picked: Mutex<Option<Picked>>,
+    taker: Taker,
+}
+
+impl Admitted {
+    /// The source of a connection to a port that leads to the client.
+    fn source(&self) -> Option<SocketAddr> {
+        let picked = self.picked.lock().unwrap_or_else(PoisonError::into_inner);
+        picked.as_ref().map(|picked| picked.from)
+    }
 }
 
 /// A request that is being answered.
@@ -438,7 +464,9 @@ impl ServerConnection {
         // The flows of the connection do not delay answers.
         let _ = call.watch.set_priority(Class::REQUEST);
         let method = match request.extensions().get::<Protocol>() {
-            Some(_) if is_for_ip(&request) => "CONNECT-IP",
+            Some(_) if special(&request) == Some(CONNECT_IP.1) => "CONNECT-IP",
+            Some(_) if special(&request) == Some(TCP_LISTEN.1) => "TCP-LISTEN",
+            Some(_) if special(&request) == Some(TCP_ACCEPT.1) => "TCP-ACCEPT",
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
             _ => request.method().as_str(),
         };
@@ -448,10 +476,13 @@ impl ServerConnection {
         let target = match &wanted {
             Ok(Wanted::Tcp(target) | Wanted::Udp(target)) => target.to_string(),
             Ok(Wanted::Bound) => "*".to_owned(),
-            Ok(Wanted::Ip(_)) => request.uri().path().to_owned(),
+            Ok(Wanted::Listen(at)) => at.to_string(),
+            Ok(Wanted::Ip(_) | Wanted::Accept(_)) => request.uri().path().to_owned(),
             Err(_) => request.uri().to_string(),
         };
         let admitted = self.admit(&options, &user, wanted);
+        let source = admitted.as_ref().ok().and_then(Admitted::source);
+        let target = source.map_or(target, |source| source.to_string());
         let (status, sent, received) = match admitted {
             Ok(admitted) => call.carry(admitted, stream, &request, name).await,
             Err(refused) => (call.refuse(refused, stream).await, 0, 0),
@@ -482,6 +513,7 @@ impl ServerConnection {
             Wanted::Tcp(target) => (FlowKind::Tcp, Some(target)),
             Wanted::Udp(target) => (FlowKind::Udp, Some(target)),
             Wanted::Bound => (FlowKind::Udp, None),
+            Wanted::Listen(_) | Wanted::Accept(_) => (FlowKind::Tcp, None),
             Wanted::Ip(_) => (FlowKind::Ip, None),
         };
         let mut rules = options.classes.iter();
@@ -547,11 +579,25 @@ impl ServerConnection {
         let user = user.as_ref().map_err(|refused| *refused)?;
         let wanted = wanted?;
         let kind = match wanted {
-            Wanted::Tcp(_) => FlowKind::Tcp,
+            Wanted::Tcp(_) | Wanted::Listen(_) | Wanted::Accept(_) => FlowKind::Tcp,
             Wanted::Udp(_) | Wanted::Bound => FlowKind::Udp,
             Wanted::Ip(_) => FlowKind::Ip,
         };
         let taker = Taker::new(user.as_deref(), self.client);
+        let mut picked = None;
+        match &wanted {
+            Wanted::Listen(at) => {
+                let mut rules = options.reverse.iter();
+                if !rules.any(|rule| rule.allows(user.as_deref(), at.port())) {
+                    return Err(Refused::PORT);
+                }
+            }
+            Wanted::Accept(number) => {
+                let found = self.shared.ports.pick(*number, &taker);
+                picked = Some(found.ok_or(Refused::NOT_FOUND)?);
+            }
+            _ => {}
+        }
         let (windows, memory) = (&self.shared.windows, options.user_memory);
         windows.widen(&self.windowed, &self.connection, (&taker, memory));
         let kind = (kind, wanted.turns());
@@ -559,14 +605,17 @@ impl ServerConnection {
         Ok(Admitted {
             open: open.ok_or(Refused::too_many(1))?,
             wanted,
+            picked: Mutex::new(picked),
+            taker,
         })
     }
 }
 
-/// True for CONNECT-IP, which `h3` does not know.
-fn is_for_ip(request: &Request<()>) -> bool {
-    let (field, value) = mpquic_h3::CONNECT_IP;
-    (request.headers().get(field)).is_some_and(|found| found == value)
+/// The protocol of an extended CONNECT request that `h3` does not know.
+fn special(request: &Request<()>) -> Option<&str> {
+    request.extensions().get::<Protocol>()?;
+    let (field, _) = mpquic_h3::CONNECT_IP;
+    request.headers().get(field)?.to_str().ok()
 }
 
 /// What a request wants. `bindings` tells whether the proxy has bound UDP.
@@ -576,7 +625,15 @@ fn wanted(request: &Request<()>, bindings: bool) -> Result<Wanted, Refused> {
     }
     let uri = request.uri();
     match request.extensions().get::<Protocol>() {
-        Some(_) if is_for_ip(request) => match IpScope::from_path(uri.path()) {
+        Some(_) if special(request) == Some(TCP_LISTEN.1) => {
+            let at = reverse_path::from_listen_path(uri.path());
+            at.map(Wanted::Listen).ok_or(Refused::BAD_REQUEST)
+        }
+        Some(_) if special(request) == Some(TCP_ACCEPT.1) => {
+            let number = reverse_path::from_accept_path(uri.path());
+            number.map(Wanted::Accept).ok_or(Refused::BAD_REQUEST)
+        }
+        Some(_) if special(request) == Some(CONNECT_IP.1) => match IpScope::from_path(uri.path()) {
             Ok(scope) => Ok(Wanted::Ip(scope)),
             Err(InvalidScope::Path) => Err(Refused::NOT_FOUND),
             Err(InvalidScope::Variable) => Err(Refused::BAD_REQUEST),
@@ -655,6 +712,8 @@ impl Call<'_> {
             Wanted::Tcp(target) => self.tcp((target, &names), stream, flow).await,
             Wanted::Udp(target) => self.udp((target, &names), stream, flow).await,
             Wanted::Bound => self.bound(&admitted.open, stream, flow).await,
+            Wanted::Listen(at) => self.listen(*at, &admitted.taker, stream).await,
+            Wanted::Accept(_) => self.accept(&admitted.picked, stream, flow).await,
             Wanted::Ip(scope) => self.ip(*scope, stream, flow).await,
         };
         match served {

@@ -8,5 +8,6 @@ mod harness;
 #[cfg(target_os = "linux")]
 mod ip;
 mod refusals;
+mod reverse;
 mod tcp;
 mod udp;

@@ -379,9 +379,11 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
 fn refusal(reason: NoFlow) -> Option<Unreachable> {
     match reason {
         NoFlow::ConnectionRefused => None,
-        NoFlow::Unconnected | NoFlow::Broken | NoFlow::NoUdp | NoFlow::NoBinding => {
-            Some(Unreachable::Network)
-        }
+        NoFlow::Unconnected
+        | NoFlow::Broken
+        | NoFlow::NoUdp
+        | NoFlow::NoBinding
+        | NoFlow::NoReverse => Some(Unreachable::Network),
         NoFlow::Refused(StatusCode::FORBIDDEN) => Some(Unreachable::Prohibited),
         NoFlow::Refused(_) => Some(Unreachable::Host),
     }
