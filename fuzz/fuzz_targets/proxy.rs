@@ -1,5 +1,5 @@
 //! Messages of strangers to a proxy: capsules in pieces, SOCKS messages, targets. Capsules agree with a model that has
-//! all bytes at once. Capsules of CONNECT-IP survive writing and reading. Further bytes do not change the reading of a
+//! all bytes at once. Capsules of CONNECT-IP and of bound UDP survive writing and reading. Further bytes do not change the reading of a
 //! SOCKS message. A target survives each of its forms.
 
 #![no_main]
@@ -10,6 +10,9 @@ use capsule::{Capsules, take_varint, udp_capsule, udp_payload};
 use libfuzzer_sys::fuzz_target;
 use target::Target;
 
+#[path = "../../crates/mpquic-proxy/src/bound.rs"]
+#[allow(dead_code, reason = "the proxy needs all of it")]
+mod bound;
 #[path = "../../crates/mpquic-proxy/src/capsule.rs"]
 #[allow(dead_code, reason = "the proxy needs all of it")]
 mod capsule;
@@ -43,6 +46,7 @@ struct Input {
 fuzz_target!(|input: Input| {
     check_capsules(&input);
     check_capsules_of_ip(&input);
+    check_bound(&input.message);
     check_socks(&input.message);
     check_target(&input.name);
 });
@@ -104,6 +108,30 @@ fn check_told(kind: u64, value: &[u8]) {
     // The input may have encoded numbers in more bytes than necessary.
     assert!(again == kind && written.len() <= value.len() && capsules.may_end());
     assert_eq!(ip_capsule::parse(kind, &written), Ok(Some(told)));
+}
+
+fn check_bound(message: &[u8]) {
+    for kind in [bound::ASSIGN, bound::ACK, bound::CLOSE] {
+        let Ok(Some(told)) = bound::parse(kind, message) else {
+            continue;
+        };
+        let mut capsules = Capsules::of_bound();
+        capsules.push(told.to_capsule());
+        let (again, written) = capsules.take().unwrap().unwrap();
+        assert!(again == kind && written.len() <= message.len() && capsules.may_end());
+        assert_eq!(bound::parse(kind, &written), Ok(Some(told)));
+        let mut contexts = bound::Contexts::default();
+        if let bound::Told::Assign(context, peer) = told {
+            contexts.insert(context, peer).unwrap();
+            assert!(contexts.insert(context, peer).is_err());
+            if let Some((from, payload)) = contexts.read(message) {
+                assert!(message.ends_with(payload));
+                let mut header = Vec::new();
+                assert!(contexts.put_header(&mut header, from));
+                assert_eq!(contexts.read(&header), Some((from, &[][..])));
+            }
+        }
+    }
 }
 
 /// The datagrams of a whole stream, and whether it ends between two capsules.

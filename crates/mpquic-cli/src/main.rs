@@ -100,9 +100,9 @@ fn run(command: Command) -> Result<(), Failure> {
                 put.map_err(|failure| unfinished.told_with(failure))
             }
             Command::Proxy(Proxy::Server(args)) => {
-                proxy::server::run(args, proxy_server_again).await
+                proxy::server::run(*args, proxy_server_again).await
             }
-            Command::Proxy(Proxy::Client(args)) => until_stopped(proxy::client::run(args)).await,
+            Command::Proxy(Proxy::Client(args)) => until_stopped(proxy::client::run(*args)).await,
             Command::Proxy(Proxy::Status(args)) if args.live => {
                 until_stopped(proxy::status_command::run(&args)).await
             }
@@ -151,7 +151,7 @@ fn run(command: Command) -> Result<(), Failure> {
 /// The options of this `mpquic proxy server`, with the current content of its file.
 fn proxy_server_again() -> Result<ProxyServer, Failure> {
     match cli::config_file::parse_again()?.command {
-        Command::Proxy(Proxy::Server(args)) => Ok(args),
+        Command::Proxy(Proxy::Server(args)) => Ok(*args),
         _ => Err(Failure::other("another command")),
     }
 }

@@ -3,7 +3,7 @@
 //! h3 0.0.8 writes `:scheme` and `:path` into every request. Only an extended CONNECT request (RFC
 //! 9220) may have these fields; other servers refuse a plain one with them as malformed.
 //!
-//! h3 also lacks the value `connect-ip` of `:protocol` (RFC 9484). This module shows h3 a
+//! h3 also lacks the value `connect-ip` of `:protocol` (RFC 9484), and two values of our own. This module shows h3 a
 //! CONNECT-IP request as a `connect-udp` request with the field [`CONNECT_IP`]; the field never
 //! leaves the process.
 
@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::fields::MARK;
 use crate::message::Asked;
-use crate::qpack::{lines, put_line, take_line};
+use crate::qpack::{Line, lines, put_line, take_line};
 use crate::varint::{Varint, put_varint};
 
 /// Frame type of HEADERS (RFC 9114 section 7.2.2).
@@ -38,10 +38,17 @@ const PROTOCOL: &str = ":protocol";
 /// # Ok::<_, http::Error>(())
 /// ```
 pub const CONNECT_IP: (&str, &str) = (MARK, "connect-ip");
+/// Likewise for `mpquic-tcp-listen`: a proxy listens on a TCP port for its client.
+pub const TCP_LISTEN: (&str, &str) = (MARK, "mpquic-tcp-listen");
+/// Likewise for `mpquic-tcp-accept`: the client takes a connection to such a port.
+pub const TCP_ACCEPT: (&str, &str) = (MARK, "mpquic-tcp-accept");
+
+/// The values of `:protocol` that h3 does not know.
+const OTHERS: [&str; 3] = [CONNECT_IP.1, TCP_LISTEN.1, TCP_ACCEPT.1];
 
 /// Corrects the frame at the start of our request, and returns how the request asks: removes
 /// `:scheme` and `:path` from a CONNECT request without `:protocol`; turns a marked request into
-/// one for `connect-ip`.
+/// one for the protocol of its mark.
 pub(crate) fn corrected(frame: Bytes) -> (Bytes, Asked) {
     let Some(section) = section_of(&frame) else {
         return (frame, Asked::Otherwise);
@@ -57,7 +64,7 @@ pub(crate) fn corrected(frame: Bytes) -> (Bytes, Asked) {
 }
 
 /// The frame for h3 in place of the first frame of a peer's request with this field section: marked
-/// for `connect-ip`, and never otherwise. `None` for an unchanged frame.
+/// for a protocol that h3 does not know, and never otherwise. `None` for an unchanged frame.
 pub(crate) fn marked(section: &[u8]) -> Option<Bytes> {
     with_protocol(section, true)
 }
@@ -92,38 +99,39 @@ fn headers(lines: &[u8]) -> Bytes {
 }
 
 /// The frame with another value of `:protocol`, or without a mark by the peer; `None` for an
-/// unchanged frame. A received `connect-ip` gets the mark, and a sent frame with the mark gets
-/// `connect-ip`.
+/// unchanged frame. A received value that h3 does not know becomes the mark, and a sent frame with the mark gets
+/// the value of the mark.
 fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
     let mut rest = lines(section)?;
     let mut changed = Vec::with_capacity(section.len());
-    let (mut place, mut is_marked, mut is_ip) = (None, false, false);
+    let known = |line: &Line<'_>| OTHERS.into_iter().find(|other| line.value.is(other));
+    let (mut place, mut mark, mut other) = (None, None, None);
     while !rest.is_empty() {
         let start = rest;
         let line = take_line(&mut rest)?;
         let before = changed.len();
         if line.name.is(MARK) {
             // The peer's mark has no meaning.
-            is_marked = true;
+            mark = Some(known(&line));
             continue;
         }
         changed.extend_from_slice(&start[..start.len() - rest.len()]);
         if line.name.is(PROTOCOL) {
-            is_ip |= line.value.is(CONNECT_IP.1);
+            other = other.or(known(&line));
             place = Some(before..changed.len());
         }
     }
-    let value = match is_received {
-        true if is_ip => "connect-udp",
-        true if is_marked => return Some(headers(&changed)),
-        false if is_marked => CONNECT_IP.1,
-        _ => return None,
+    let value = match (is_received, other, mark) {
+        (true, Some(_), _) => "connect-udp",
+        (false, _, Some(Some(marked))) => marked,
+        (true, None, Some(_)) | (false, _, Some(None)) => return Some(headers(&changed)),
+        (_, _, None) => return None,
     };
     let mut line = Vec::new();
     put_line(&mut line, PROTOCOL, value);
     changed.splice(place?, line);
-    if is_received {
-        put_line(&mut changed, MARK, CONNECT_IP.1);
+    if let (true, Some(other)) = (is_received, other) {
+        put_line(&mut changed, MARK, other);
     }
     Some(headers(&changed))
 }
@@ -272,6 +280,30 @@ mod tests {
                 assert_eq!(received(unchanged.clone()), unchanged);
             }
         }
+    }
+
+    #[test]
+    fn values_of_our_own_are_marked_in_the_same_way() {
+        for (mark, value) in [TCP_LISTEN, TCP_ACCEPT] {
+            let of = |name: &str, value: &str| {
+                let mut line = Vec::new();
+                put_line(&mut line, name, value);
+                line
+            };
+            let on_the_way = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &of(":protocol", value)]);
+            let (udp, marked) = (of(":protocol", "connect-udp"), of(mark, value));
+            let for_h3 = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, &marked]);
+            assert_eq!(sent(for_h3.clone()), on_the_way);
+            assert_eq!(received(on_the_way), for_h3);
+        }
+        let udp = line(NAME, UDP, false);
+        let mut unknown = Vec::new();
+        put_line(&mut unknown, MARK, "other");
+        let written = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, &unknown]);
+        assert_eq!(
+            sent(written),
+            frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp])
+        );
     }
 
     #[test]

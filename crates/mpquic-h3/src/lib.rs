@@ -185,7 +185,7 @@ mod varint;
 mod words;
 
 pub use body::Body;
-pub use connect::CONNECT_IP;
+pub use connect::{CONNECT_IP, TCP_ACCEPT, TCP_LISTEN};
 pub use connection::{Connection, OpenStreams, reject_requests};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use error::MalformedMessage;

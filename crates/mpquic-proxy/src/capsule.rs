@@ -9,6 +9,12 @@ pub(crate) const DATAGRAM: u64 = 0x00;
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
 /// The longest accepted capsule of CONNECT-IP.
 const MAX_OF_IP: u64 = 16 << 10;
+/// COMPRESSION_ASSIGN, COMPRESSION_ACK and COMPRESSION_CLOSE (draft-ietf-masque-connect-udp-listen-13 section 11.2).
+const OF_BOUND: [u64; 3] = [0x11, 0x12, 0x13];
+/// The longest accepted capsule of bound UDP: a context ID, a version of IP, an address and a port.
+const MAX_OF_BOUND: u64 = 8 + 1 + 16 + 2;
+/// Capsules of our own, of TCP ports that lead to clients. The longest has a number of 8 bytes, and an address.
+const OF_REVERSE: [u64; 2] = [0x2d70_7101, 0x2d70_7102];
 /// Longest accepted payload: a context ID, and the largest IP packet, of IPv6. Longer capsules are
 /// skipped, like lost packets.
 const MAX_DATAGRAM: u64 = 8 + 40 + 65_535;
@@ -26,8 +32,8 @@ pub(crate) struct Capsules {
     begun: BytesMut,
     /// Bytes after `begun`.
     rest: Bytes,
-    /// Also returns the capsules of CONNECT-IP.
-    of_ip: bool,
+    /// Types of further capsules that are returned, and the longest of them.
+    others: (&'static [u64], u64),
 }
 
 /// A capsule of a necessary type is too long.
@@ -53,14 +59,30 @@ impl Capsules {
 
     /// The payload of the next DATAGRAM capsule; `None` if more data has to arrive first.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        // Without the types of CONNECT-IP, `take` returns no error and no other type.
+        // Without further types, `take` returns no error and no other type.
         self.take().ok()?.map(|(_, payload)| payload)
     }
 
     /// Like [`Self::default`], for streams of CONNECT-IP, with its capsules.
     pub(crate) fn of_ip() -> Self {
         Self {
-            of_ip: true,
+            others: (&OF_IP, MAX_OF_IP),
+            ..Self::default()
+        }
+    }
+
+    /// Like [`Self::default`], for streams of bound UDP, with its capsules.
+    pub(crate) fn of_bound() -> Self {
+        Self {
+            others: (&OF_BOUND, MAX_OF_BOUND),
+            ..Self::default()
+        }
+    }
+
+    /// Like [`Self::default`], for streams of TCP ports that lead to clients, with their capsules.
+    pub(crate) fn of_reverse() -> Self {
+        Self {
+            others: (&OF_REVERSE, MAX_OF_BOUND),
             ..Self::default()
         }
     }
@@ -73,14 +95,13 @@ impl Capsules {
                     let Some((kind, length)) = self.header() else {
                         return Ok(None);
                     };
+                    let (others, most) = self.others;
                     self.state = match usize::try_from(length) {
                         Ok(here) if kind == DATAGRAM && length <= MAX_DATAGRAM => {
                             State::Taken(kind, here)
                         }
-                        _ if kind == DATAGRAM || !self.of_ip || !OF_IP.contains(&kind) => {
-                            State::Skip(length)
-                        }
-                        Ok(here) if length <= MAX_OF_IP => State::Taken(kind, here),
+                        _ if kind == DATAGRAM || !others.contains(&kind) => State::Skip(length),
+                        Ok(here) if length <= most => State::Taken(kind, here),
                         _ => return Err(TooLong),
                     };
                 }
@@ -146,11 +167,20 @@ impl Capsules {
 
 /// A DATAGRAM capsule with a UDP payload, or an IP packet.
 pub(crate) fn udp_capsule(payload: &[u8]) -> Bytes {
-    let length = payload.len() + 1;
+    capsule_of(&[PAYLOAD as u8], payload)
+}
+
+/// A DATAGRAM capsule with these bytes, which begin with a context ID.
+pub(crate) fn datagram_capsule(datagram: &[u8]) -> Bytes {
+    capsule_of(&[], datagram)
+}
+
+fn capsule_of(context: &[u8], payload: &[u8]) -> Bytes {
+    let length = context.len() + payload.len();
     let mut capsule = BytesMut::with_capacity(length + 9);
     capsule.put_u8(DATAGRAM as u8);
     put_varint(&mut capsule, length as u64);
-    capsule.put_u8(PAYLOAD as u8);
+    capsule.put_slice(context);
     capsule.put_slice(payload);
     capsule.freeze()
 }
@@ -172,7 +202,7 @@ pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
 }
 
 /// Appends a number below 2^62.
-pub(crate) fn put_varint(buf: &mut BytesMut, value: u64) {
+pub(crate) fn put_varint(buf: &mut impl BufMut, value: u64) {
     match value {
         0..0x40 => buf.put_u8(value as u8),
         0x40..0x4000 => buf.put_u16(value as u16 | 0x4000),
@@ -253,6 +283,14 @@ mod tests {
             .collect();
         assert_eq!(found, [(1, &b"ab"[..]), (0, b"\0c"), (3, b"")]);
         assert_eq!(read(stream, 5).0, [&b"\0c"[..]]);
+        let mut capsules = Capsules::of_bound();
+        capsules.push(Bytes::from_static(b"\x01\x02ab\x12\x01\x02"));
+        assert_eq!(
+            capsules.take(),
+            Ok(Some((0x12, Bytes::from_static(b"\x02"))))
+        );
+        capsules.push(Bytes::from_static(b"\x11\x1c"));
+        assert_eq!(capsules.take(), Err(TooLong));
         // Capsules that must be understood are not skipped.
         let mut capsules = Capsules::of_ip();
         capsules.push(Bytes::from_static(b"\x01\x80\0\x40\x01"));

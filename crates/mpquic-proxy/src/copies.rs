@@ -64,6 +64,14 @@ impl Numbers {
         }
     }
 
+    /// True if the other side takes payloads of this kind.
+    pub(crate) fn takes(self, purpose: Purpose) -> bool {
+        match purpose {
+            Purpose::Copies => self.copies,
+            Purpose::Order => self.order,
+        }
+    }
+
     /// The kinds that the other side takes.
     pub(crate) fn offered(fields: &HeaderMap) -> Self {
         let takes = |field| fields.get(field) == Some(&TRUE);
@@ -126,7 +134,16 @@ impl UdpSender {
 
     /// Sends a payload, behind a byte that is 0: its context ID otherwise.
     pub(crate) fn send(&self, framed: &[u8]) -> Result<(), SendDatagramError> {
-        let payload = framed.get(1..).unwrap_or_default();
+        self.send_either(framed.get(1..).unwrap_or_default(), framed)
+    }
+
+    /// Sends a datagram of bound UDP, which begins with its context ID. A number stands before the context ID.
+    pub(crate) fn send_bound(&self, datagram: &[u8]) -> Result<(), SendDatagramError> {
+        self.send_either(datagram, datagram)
+    }
+
+    /// Sends a payload behind a number, or a datagram without a number.
+    fn send_either(&self, payload: &[u8], framed: &[u8]) -> Result<(), SendDatagramError> {
         self.flow.on_payload(payload.len(), Instant::now());
         if !has_room(
             &self.connection,

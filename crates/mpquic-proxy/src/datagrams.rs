@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::quic::StreamId;
 use mpquic_tokio::{Connection, ConnectionError};
 use socket2::SockRef;
@@ -22,6 +23,30 @@ pub(crate) trait Deliver: Send + Sync {
 
     /// A numbered payload arrived. Peers send numbered payloads only after our offer.
     fn deliver_numbered(&self, _purpose: Purpose, _number: u64, _payload: &[u8]) {}
+
+    /// An HTTP datagram arrived. False if its content is unknown.
+    fn on_datagram(&self, datagram: &[u8]) -> bool {
+        match (udp_payload(datagram), numbered_payload(datagram)) {
+            (Some(payload), _) => self.deliver(payload),
+            (None, Some((purpose, number, payload))) => {
+                self.deliver_numbered(purpose, number, payload);
+            }
+            (None, None) => return false,
+        }
+        true
+    }
+
+    /// A payload of one of many peers arrived, on a flow of bound UDP.
+    fn deliver_from(&self, _peer: SocketAddr, _payload: &[u8]) {}
+
+    /// A capsule arrived that is neither a datagram nor a capsule of CONNECT-IP.
+    ///
+    /// # Errors
+    ///
+    /// If the capsule is malformed: the flow ends.
+    fn on_capsule(&self, _kind: u64, _value: &[u8]) -> Result<(), Code> {
+        Ok(())
+    }
 
     /// The bytes to send for a payload, which has one byte before it. `None` drops the payload.
     fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
@@ -97,14 +122,9 @@ impl Demux {
         let mut rest = datagram;
         let number = take_varint(&mut rest);
         let flow = number.and_then(|number| self.lock().get(&number).cloned());
-        match (flow, udp_payload(rest), numbered_payload(rest)) {
-            (Some(flow), Some(payload), _) => flow.deliver(payload),
-            (Some(flow), None, Some((purpose, number, payload))) => {
-                flow.deliver_numbered(purpose, number, payload);
-            }
-            // A datagram before its request, after the end of its request, or of an unknown
-            // extension.
-            _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),
+        // A datagram may come before its request, after the end of its request, or of an unknown extension.
+        if !flow.is_some_and(|flow| flow.on_datagram(rest)) {
+            self.strays.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

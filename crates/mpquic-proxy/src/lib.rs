@@ -97,6 +97,7 @@
 //! | a UDP payload without room in the queue | it is lost |
 
 mod arrivals;
+mod bound;
 mod capsule;
 mod class;
 mod client;
@@ -126,7 +127,9 @@ mod ip_scope;
 mod kernel_queue;
 mod listening;
 mod order_window;
+mod peers;
 mod relay;
+mod reverse;
 mod rules;
 mod server;
 pub mod shares;
@@ -134,16 +137,20 @@ mod streams;
 mod target;
 mod transport;
 
+pub use bound::{Filtering, InvalidFiltering};
 pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use client::{Carrier, Tun};
-pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
+pub use client::{
+    Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, Reverse, TcpFlow,
+};
 pub use credential::{Credential, InvalidCredential};
 pub use credentials::Credentials;
 pub use flow_table::{FlowStats, UserStats};
 pub use gate::{Gate, Known, NotLetIn};
 pub use hashed_password::HashedPassword;
 pub use listening::listen_tcp;
+pub use reverse::{InvalidReverseRule, ReverseRule};
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{
     Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,

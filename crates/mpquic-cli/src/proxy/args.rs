@@ -5,18 +5,20 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use http::Uri;
 use mpquic_core::config::TransportOptions;
-use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
+use mpquic_proxy::{ClassRule, Entrance, Filtering, Nat64Prefix, ReverseRule, Rule, Target};
 
 use crate::options::hosts::parse_address;
 use crate::options::parse_url;
 use crate::options::preference::Preference;
 use crate::options::quota::{Quota, parse_quota};
 use crate::options::reach::Reach;
+use crate::process::failure::Failure;
 use crate::process::state::state_directory;
 use crate::proxy::ctl::ProxyCtl;
+use crate::proxy::reverse::ReverseForward;
 use crate::proxy::status::StatusSocket;
 use crate::proxy::status_command::ProxyStatus;
 #[cfg(target_os = "linux")]
@@ -28,8 +30,8 @@ use crate::text::url;
 /// Carry other programs' TCP connections and UDP over all paths at once
 #[derive(Debug, Subcommand)]
 pub(crate) enum Proxy {
-    Server(ProxyServer),
-    Client(ProxyClient),
+    Server(Box<ProxyServer>),
+    Client(Box<ProxyClient>),
     Status(ProxyStatus),
     Ctl(ProxyCtl),
     #[command(subcommand)]
@@ -70,6 +72,10 @@ pub(crate) struct ProxyServer {
     /// Allow only the targets of --allow
     #[arg(long, requires = "allow")]
     pub(crate) only_allowed: bool,
+    /// Allow a user TCP ports of this machine that lead to its client (`-R` of `mpquic proxy client`): PORT or
+    /// FIRST-LAST, behind USER= for one user, such as alice=8000-8099; repeat for several. By default, nobody has ports
+    #[arg(long, value_name = "[USER=]PORTS")]
+    pub(crate) allow_reverse: Vec<ReverseRule>,
     /// Prefix of addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96,
     /// beside 64:ff9b::/96. Rules also apply to the IPv4 addresses in them; repeat for several
     #[arg(long, value_name = "PREFIX")]
@@ -94,6 +100,10 @@ pub(crate) struct ProxyServer {
     /// New UDP flows of one user per second, and as many TCP and DNS flows; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
+    /// Refuse clients one UDP port for all targets of a program (`--udp-mapping` of `mpquic proxy client`):
+    /// each target gets a port of its own, and strangers reach no client
+    #[arg(long)]
+    pub(crate) no_udp_binding: bool,
     /// Give up a target without an answer after this time, including the lookup of its name
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=50))]
     pub(crate) target_timeout: u64,
@@ -152,11 +162,24 @@ pub(crate) struct ProxyClient {
     /// for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
     pub(crate) forward: Vec<Forward>,
+    /// Have the proxy listen on this TCP port, on all its addresses by default, and lead connections to this target
+    /// near the client; the operator must allow the port (`--allow-reverse` of `mpquic proxy server`); repeat for several
+    #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
+    pub(crate) reverse: Vec<ReverseForward>,
     /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is NETWORK,
     /// NETWORK:PORTS or :PORTS; repeat for several, the first fitting one counts. Other flows are classified
     /// by port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
+    /// UDP ports of a program's socket at the server, with --tun and SOCKS. `endpoint-independent`: one port for all
+    /// targets, as game consoles, WebRTC and other peer-to-peer programs need it; others can then send to the
+    /// program
+    #[arg(long, value_name = "MAPPING", value_enum, default_value_t = UdpMapping::PerTarget)]
+    pub(crate) udp_mapping: UdpMapping,
+    /// Who may send to a port of `--udp-mapping endpoint-independent`: `address-dependent`, the addresses to which
+    /// the program has sent, from any port (the default); `endpoint-independent`, everybody
+    #[arg(long, value_name = "FILTERING")]
+    pub(crate) udp_filtering: Option<Filtering>,
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     pub(crate) tun: TunArgs,
@@ -184,11 +207,34 @@ pub(crate) struct ProxyClient {
 }
 
 impl ProxyClient {
+    /// The peers that may send to a UDP port for all targets; `None` with a port for each target.
+    pub(crate) fn udp_binding(&self) -> Result<Option<Filtering>, Failure> {
+        match (self.udp_mapping, self.udp_filtering) {
+            (UdpMapping::PerTarget, None) => Ok(None),
+            (UdpMapping::PerTarget, Some(filtering)) => Err(Failure::usage(format_args!(
+                "--udp-filtering {filtering}: a port for each target takes payloads of this target only; add \
+                 --udp-mapping endpoint-independent"
+            ))),
+            (UdpMapping::EndpointIndependent, filtering) => {
+                Ok(Some(filtering.unwrap_or(Filtering::AddressDependent)))
+            }
+        }
+    }
+
     /// The file of the counts of quotas.
     pub(crate) fn quota_book(&self) -> Option<PathBuf> {
         let named = self.quota_file.clone();
         named.or_else(|| state_directory().map(|directory| directory.join("quota.json")))
     }
+}
+
+/// The UDP ports of a program's socket at the server (RFC 4787 section 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UdpMapping {
+    /// A port for each target
+    PerTarget,
+    /// One port for all targets
+    EndpointIndependent,
 }
 
 // (A doc comment here would replace the help text of the command.)

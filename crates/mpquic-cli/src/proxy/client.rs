@@ -25,6 +25,7 @@ use crate::proxy::control::{Control, Current};
 #[cfg(target_os = "linux")]
 use crate::proxy::keeping::addresses;
 use crate::proxy::keeping::keep;
+use crate::proxy::reverse::keep_open;
 use crate::proxy::status::{Role, Status, TunnelRow};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};
@@ -89,6 +90,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
             never = watch.run() => match never {},
             never = name_servers.run() => match never {},
             never = control.follow() => match never {},
+            never = keep_open(&client, &args.reverse) => match never {},
             // The terminal is closed: changes have to be undone.
             () = hangups.next() => Err(Failure::interrupted()),
         };
@@ -96,6 +98,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     tokio::select! {
         ended = keep(&args, &sessions, &client, &current, || Ok(())) => ended,
         never = control.follow() => match never {},
+        never = keep_open(&client, &args.reverse) => match never {},
     }
 }
 
@@ -143,6 +146,7 @@ fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
         }
     }
     options.classes = args.class.clone();
+    options.udp_binding = args.udp_binding()?;
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
     options.udp_idle = Duration::from_secs(args.idle.udp_idle);
     Ok(options)
@@ -157,7 +161,7 @@ fn wanted(args: &ProxyClient) -> Vec<(Entrance, SocketAddr)> {
     let mut wanted: Vec<_> = socks.chain(http).chain(forwards).collect();
     #[cfg(target_os = "linux")]
     wanted.extend((args.tproxy.iter()).map(|address| (Entrance::Transparent, *address)));
-    if wanted.is_empty() && !has_device(args) {
+    if wanted.is_empty() && args.reverse.is_empty() && !has_device(args) {
         wanted.push((Entrance::Socks, DEFAULT));
     }
     wanted
@@ -252,8 +256,30 @@ mod tests {
             assert!(wanted(&["--tun"]).is_empty());
             assert_eq!(wanted(&["--tun", "--socks", "4"]), ["Socks 127.0.0.1:4"]);
         }
+        assert!(wanted(&["-R", "80:host:81"]).is_empty());
         let forward = &wanted(&["-L", "udp:5:host:6"])[0];
         assert!(forward.starts_with("Udp(") && forward.ends_with(" 127.0.0.1:5"));
+    }
+
+    #[test]
+    fn udp_ports_are_filtered_by_address_unless_told() {
+        use mpquic_proxy::Filtering::{AddressDependent, EndpointIndependent};
+        let binding = |line: &[&str]| {
+            options(&arguments("https://host", line))
+                .unwrap()
+                .udp_binding
+        };
+        let mapping = ["--udp-mapping", "endpoint-independent"];
+        assert_eq!(binding(&[]), None);
+        assert_eq!(binding(&mapping), Some(AddressDependent));
+        let all = [&mapping[..], &["--udp-filtering", "endpoint-independent"]].concat();
+        assert_eq!(binding(&all), Some(EndpointIndependent));
+        let alone = arguments("https://host", &["--udp-filtering", "address-dependent"]);
+        let told = options(&alone).unwrap_err().message().to_owned();
+        assert!(
+            told.contains("add --udp-mapping endpoint-independent"),
+            "{told}"
+        );
     }
 
     #[test]

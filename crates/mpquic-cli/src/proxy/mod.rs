@@ -10,6 +10,7 @@ mod liveness;
 #[cfg(not(unix))]
 mod no_socket;
 mod quota;
+mod reverse;
 pub(crate) mod server;
 mod settings;
 #[cfg(unix)]

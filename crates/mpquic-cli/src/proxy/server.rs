@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::shares::Taker;
-use mpquic_proxy::{Access, MAX_FIELDS, Observe, Over, Server, ServerOptions};
+use mpquic_proxy::{Access, MAX_FIELDS, Observe, Over, ReverseRule, Server, ServerOptions};
 use mpquic_tokio::ServerConfig;
 
 use crate::options::Alpn;
@@ -252,12 +252,26 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.user_memory = u64::from(args.max_user_memory) << 20;
     options.all_memory = u64::from(args.max_memory) << 20;
     options.flows_per_second = args.max_new_flows;
+    options.udp_bindings = !args.no_udp_binding;
+    options.reverse = reverse(args)?;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
     options.udp_idle = Duration::from_secs(args.idle.udp_idle);
     options.observer = Some(observer);
     Ok(options)
+}
+
+/// The rules of --allow-reverse.
+fn reverse(args: &ProxyServer) -> Result<Vec<ReverseRule>, Failure> {
+    let named = args.allow_reverse.iter().find(|rule| rule.user().is_some());
+    if let (true, Some(rule)) = (args.open, named) {
+        return Err(Failure::usage(format_args!(
+            "--allow-reverse {rule}: with --open nobody has a name; name users with --credentials FILE, or leave \
+             `USER=` out"
+        )));
+    }
+    Ok(args.allow_reverse.clone())
 }
 
 /// The proxy's own figures, in the text format of Prometheus.

@@ -20,9 +20,11 @@ mod operating;
 mod paths;
 mod perf;
 mod proxy;
+mod proxy_reverse;
 mod proxy_survival;
 #[cfg(target_os = "linux")]
 mod proxy_tun;
+mod proxy_udp;
 mod put;
 mod put_told;
 mod qlog;

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::net::UdpSocket;
 
+use super::datagram_flow::Wanted;
 use super::datagram_flows::{DatagramFlows, MOST};
-use super::flows::{Client, Wanted};
+use super::flows::Client;
 use super::socks::{udp_header, udp_packet};
+use crate::bound::put_datagram;
 use crate::datagrams::{Deliver, with_room};
-use crate::target::Target;
+use crate::target::{DNS, Host, Target};
 
 /// The largest packet that a client sends.
 const LARGEST: usize = 64 << 10;
@@ -45,6 +47,28 @@ impl Deliver for Answers {
     }
 }
 
+/// Answers of many peers, for the client.
+struct AnswersOfPeers {
+    association: Arc<Association>,
+    packet: Mutex<Vec<u8>>,
+}
+
+impl Deliver for AnswersOfPeers {
+    /// Payloads of a binding have a peer.
+    fn deliver(&self, _: &[u8]) {}
+
+    fn deliver_from(&self, peer: SocketAddr, payload: &[u8]) {
+        let Some(to) = self.association.from.get() else {
+            return;
+        };
+        let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
+        *packet = udp_header(&peer.into());
+        packet.extend_from_slice(payload);
+        // A packet without room in the socket is lost.
+        let _ = self.association.socket.try_send_to(&packet, *to);
+    }
+}
+
 impl Association {
     /// For a client of this address; on a port of our own address that it knows.
     pub(crate) async fn bind(ours: IpAddr, client: IpAddr) -> io::Result<Arc<Self>> {
@@ -63,6 +87,8 @@ impl Association {
     /// Carries packets until dropped.
     pub(crate) async fn run(self: Arc<Self>, proxy: &Client) {
         let flows = DatagramFlows::<Target>::new(proxy.clone(), MOST);
+        let binding = DatagramFlows::<()>::new(proxy.clone(), 1);
+        let mut datagram = Vec::new();
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer).await else {
@@ -75,6 +101,17 @@ impl Association {
             let Some((target, start)) = udp_packet(&buffer[..length]) else {
                 continue;
             };
+            if let Some(peer) = bound_peer(proxy, &target) {
+                put_datagram(&mut datagram, peer, &buffer[start..length]);
+                binding.send(&(), &datagram, || {
+                    let answers = AnswersOfPeers {
+                        association: self.clone(),
+                        packet: Mutex::default(),
+                    };
+                    (Wanted::Bound(target.clone(), None), Arc::new(answers))
+                });
+                continue;
+            }
             // The last byte of the header makes room for the context ID.
             buffer[start - 1] = 0;
             flows.send(&target, &buffer[start - 1..length], || {
@@ -87,5 +124,16 @@ impl Association {
                 (Wanted::Udp(target.clone(), None), Arc::new(answers))
             });
         }
+    }
+}
+
+/// The peer, if payloads to this target leave by the association's own port at the proxy. The proxy looks up names
+/// for flows of their own only, and questions to DNS end after ten seconds.
+fn bound_peer(proxy: &Client, target: &Target) -> Option<SocketAddr> {
+    match target.host() {
+        Host::Address(ip) if target.port() != DNS && proxy.binds() => {
+            Some(SocketAddr::new(*ip, target.port()))
+        }
+        _ => None,
     }
 }

@@ -120,7 +120,7 @@ fn code(reason: NoFlow) -> Reply {
         NoFlow::Refused(StatusCode::FORBIDDEN) => Reply::NotAllowed,
         NoFlow::Refused(StatusCode::BAD_GATEWAY) => Reply::HostUnreachable,
         NoFlow::Refused(StatusCode::GATEWAY_TIMEOUT) => Reply::TtlExpired,
-        NoFlow::NoUdp => Reply::CommandNotSupported,
+        NoFlow::NoUdp | NoFlow::NoBinding | NoFlow::NoReverse => Reply::CommandNotSupported,
         NoFlow::Refused(_) | NoFlow::Broken => Reply::GeneralFailure,
     }
 }
@@ -132,7 +132,11 @@ fn status(reason: NoFlow) -> StatusCode {
         NoFlow::Unconnected => StatusCode::SERVICE_UNAVAILABLE,
         NoFlow::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => StatusCode::BAD_GATEWAY,
         NoFlow::Refused(status) => status,
-        NoFlow::ConnectionRefused | NoFlow::NoUdp | NoFlow::Broken => StatusCode::BAD_GATEWAY,
+        NoFlow::ConnectionRefused
+        | NoFlow::NoUdp
+        | NoFlow::NoBinding
+        | NoFlow::NoReverse
+        | NoFlow::Broken => StatusCode::BAD_GATEWAY,
     }
 }
 

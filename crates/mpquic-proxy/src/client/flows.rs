@@ -1,10 +1,7 @@
 //! [`Client`]: flows through a proxy, over a connection that may be lost and replaced.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,27 +11,23 @@ use http::{HeaderValue, Request, StatusCode};
 use mpquic_h3::h3::ConnectionState;
 use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
-use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::{BidiStream, OpenStreams, Priority};
-use mpquic_tokio::{Connection, SendDatagramError, StreamId, StreamWatch, VarInt};
+use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::large::{Ending, Large, Pool};
-use crate::arrivals::Arrivals;
-use crate::capsule::Capsules;
+use super::large::Pool;
+use crate::bound::{self, Filtering};
 use crate::class::{Class, ClassRule, FlowKind};
-use crate::copies::{Numbers, Purpose, UdpSender};
+use crate::copies::Numbers;
 use crate::credential::Credential;
-use crate::datagrams::{Deliver, Demux, Registered};
-use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
-use crate::giving_way::Use;
-use crate::ip_scope::EVERYTHING;
+use crate::datagrams::Demux;
+use crate::flow_table::{FlowStats, FlowTable, OpenFlow};
 use crate::kernel_queue::KernelQueue;
-use crate::relay::{Passing, Unchanged, relay, until_idle};
-use crate::target::{DNS, Target};
+use crate::relay::{Passing, Unchanged, relay};
+use crate::target::Target;
 use crate::transport::seek_large_packets;
 
 /// Longest fields of an answer, bytes.
@@ -44,16 +37,12 @@ const MAX_INTERIM: usize = 16;
 /// Longest wait for an answer of the proxy. By default, our proxy lets a flow wait up to 30 s for
 /// its turn, and tries the target for 10 s.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Idle time of a DNS flow: no data follows an answer, and resolvers repeat a lost query sooner.
-const DNS_IDLE: Duration = Duration::from_secs(10);
-/// A UDP flow without an answer ends after this time, as in the NATs of Linux.
-const UNANSWERED: Duration = Duration::from_secs(30);
 /// After a proxy has announced its end, new flows wait this long for the next connection.
 const SUCCESSION: Duration = Duration::from_secs(10);
 /// Longest wait for the GOAWAY behind a rejected request.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Longest wait for the proxy's settings.
-const SETTINGS: Duration = Duration::from_secs(5);
+pub(super) const SETTINGS: Duration = Duration::from_secs(5);
 
 /// How flows are opened and kept.
 #[derive(Debug, Clone)]
@@ -70,6 +59,10 @@ pub struct ClientOptions {
     /// Classes of flows to certain targets: the first matching rule counts, and the client tells
     /// the proxy the class. Without a matching rule, each side guesses the class.
     pub classes: Vec<ClassRule>,
+    /// With a filtering, each UDP socket of a program has one port at the proxy for all targets
+    /// (endpoint-independent mapping, RFC 4787), in SOCKS associations and devices. Otherwise, and at
+    /// proxies that cannot, each target of the socket has a port of its own.
+    pub udp_binding: Option<Filtering>,
 }
 
 impl ClientOptions {
@@ -81,6 +74,7 @@ impl ClientOptions {
             tcp_idle: Duration::from_secs(30 * 60),
             udp_idle: Duration::from_secs(2 * 60),
             classes: Vec::new(),
+            udp_binding: None,
         }
     }
 }
@@ -101,6 +95,12 @@ pub enum NoFlow {
     /// The proxy does not carry UDP: it announces no extended CONNECT, or no datagrams.
     #[error("the proxy does not carry UDP")]
     NoUdp,
+    /// The proxy has no ports for many targets of one program (connect-udp-bind).
+    #[error("the proxy binds no UDP ports")]
+    NoBinding,
+    /// The proxy has no TCP ports that lead to clients.
+    #[error("the proxy forwards no ports to clients")]
+    NoReverse,
     /// The proxy took too long, or the connection ended meanwhile.
     #[error("the proxy did not answer")]
     Broken,
@@ -124,40 +124,42 @@ pub struct ClientStats {
 
 /// Opens flows through a proxy. Clones are handles to the same client.
 #[derive(Clone)]
-pub struct Client(Arc<Shared>);
+pub struct Client(pub(super) Arc<Shared>);
 
-struct Shared {
-    options: ClientOptions,
+pub(super) struct Shared {
+    pub(super) options: ClientOptions,
     authorization: Option<HeaderValue>,
     /// `None` without a connection.
     session: watch::Sender<Option<Session>>,
     /// New flows wait for a connection until then.
     patient_until: Mutex<Option<Instant>>,
-    flows: Arc<FlowTable>,
+    pub(super) flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
-    open_udp: AtomicU64,
-    open_ip: AtomicU64,
-    dropped_payloads: AtomicU64,
+    pub(super) open_udp: AtomicU64,
+    pub(super) open_ip: AtomicU64,
+    pub(super) dropped_payloads: AtomicU64,
     displaced_udp: AtomicU64,
     /// The last flow was refused for its credential.
     is_unknown: AtomicBool,
     /// Payloads of all flows that wait for their streams.
-    large: Arc<Pool>,
+    pub(super) large: Arc<Pool>,
 }
 
 /// HTTP/3 over one connection.
 #[derive(Clone)]
-struct Session {
-    connection: Connection,
+pub(super) struct Session {
+    pub(super) connection: Connection,
     requests: SendRequest<OpenStreams, Bytes>,
-    demux: Arc<Demux>,
+    pub(super) demux: Arc<Demux>,
     /// True once the proxy has announced UDP.
     carries_udp: watch::Receiver<bool>,
+    /// The proxy has refused a binding, and would refuse further ones.
+    pub(super) no_binding: Arc<Once>,
 }
 
 impl Session {
     /// Waits for the proxy to say whether it carries UDP.
-    async fn carries_udp(&self) -> bool {
+    pub(super) async fn carries_udp(&self) -> bool {
         let mut carries_udp = self.carries_udp.clone();
         let announced = timeout(SETTINGS, carries_udp.wait_for(|carries| *carries)).await;
         matches!(announced, Ok(Ok(_)))
@@ -167,11 +169,15 @@ impl Session {
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
 
 /// A request that the proxy accepted.
-struct Accepted {
-    stream: Stream,
-    watch: StreamWatch,
+pub(super) struct Accepted {
+    pub(super) stream: Stream,
+    pub(super) watch: StreamWatch,
     /// The proxy drops the second copy of a payload, so payloads may be sent twice.
-    numbers: Numbers,
+    pub(super) numbers: Numbers,
+    /// The peers that the proxy lets in to a binding.
+    pub(super) filtering: Filtering,
+    /// The flow is a binding.
+    pub(super) is_bound: bool,
 }
 
 impl Client {
@@ -195,7 +201,7 @@ impl Client {
     }
 
     /// The connection for a new flow. A proxy that announced its end probably has a successor soon.
-    async fn session(&self) -> Result<Session, NoFlow> {
+    pub(super) async fn session(&self) -> Result<Session, NoFlow> {
         let patience = *self.patient_until();
         if let Some(until) = patience {
             let _ = timeout_at(until, self.connected()).await;
@@ -222,6 +228,16 @@ impl Client {
         let _ = session.wait_for(Option::is_none).await;
     }
 
+    /// Waits until this connection gets no new flows.
+    pub(super) async fn is_left(&self, session: &Session) {
+        let mut current = self.0.session.subscribe();
+        let is_left = |current: &Option<Session>| match current {
+            Some(current) => !Arc::ptr_eq(&current.demux, &session.demux),
+            None => true,
+        };
+        let _ = current.wait_for(is_left).await;
+    }
+
     /// Counts of finished work, and of open flows.
     pub fn stats(&self) -> ClientStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -237,6 +253,13 @@ impl Client {
     /// The open flows.
     pub fn flows(&self) -> Vec<FlowStats> {
         self.0.flows.stats()
+    }
+
+    /// True if UDP sockets of programs should have one port at the proxy for all targets.
+    pub(super) fn binds(&self) -> bool {
+        let session = self.0.session.borrow();
+        let can = |session: &Session| !session.no_binding.is_completed();
+        self.0.options.udp_binding.is_some() && session.as_ref().is_none_or(can)
     }
 
     /// Counts a UDP flow that ended to make room for a new flow. The log reports the first such
@@ -278,6 +301,7 @@ impl Client {
             requests,
             demux: demux.clone(),
             carries_udp,
+            no_binding: Arc::new(Once::new()),
         }));
         // The driver reads the settings of the proxy, and its GOAWAY: then the proxy accepts no more flows (RFC 9114
         // section 5.2), and open flows continue.
@@ -321,13 +345,22 @@ impl Client {
         });
     }
 
-    /// Asks the proxy for a flow.
-    async fn ask(&self, session: &Session, request: Request<()>) -> Result<Accepted, NoFlow> {
+    /// Asks the proxy for a flow. `first` leaves right behind the request.
+    pub(super) async fn ask(
+        &self,
+        session: &Session,
+        request: Request<()>,
+        first: Bytes,
+    ) -> Result<Accepted, NoFlow> {
         let asking = async {
             let mut requests = session.requests.clone();
             let mut stream = requests.send_request(request).await?;
             let id = VarInt::from_u64(stream.id().into_inner()).unwrap_or(VarInt::MAX);
             let watch = session.connection.watch_stream(StreamId::from(id));
+            if !first.is_empty() {
+                // After a refusal the answer says why.
+                let _ = stream.send_data(first).await;
+            }
             for _ in 0..MAX_INTERIM {
                 let response = stream.recv_response().await?;
                 if !response.status().is_informational() {
@@ -335,6 +368,8 @@ impl Client {
                         stream,
                         watch,
                         numbers: Numbers::offered(response.headers()),
+                        filtering: Filtering::offered(response.headers()),
+                        is_bound: bound::is_offered(response.headers()),
                     };
                     return Ok::<_, StreamError>(Ok((response, accepted)));
                 }
@@ -391,24 +426,23 @@ impl Client {
         if session.requests.is_closing() {
             self.leave_orderly(&session.demux);
         }
-        let mut current = self.0.session.subscribe();
-        let is_left = |current: &Option<Session>| match current {
-            Some(current) => !Arc::ptr_eq(&current.demux, &session.demux),
-            None => true,
-        };
-        match timeout(GOODBYE, current.wait_for(is_left)).await {
+        match timeout(GOODBYE, self.is_left(session)).await {
             Ok(_) => NoFlow::Unconnected,
             Err(_) => NoFlow::Broken,
         }
     }
 
     /// The class of flows to a target: by a rule, or else by the mark on the application's packets.
-    fn said(&self, target: &Target, marked: Option<Class>) -> Option<Class> {
+    pub(super) fn said(&self, target: &Target, marked: Option<Class>) -> Option<Class> {
         let classes = self.0.options.classes.iter();
         (classes.filter_map(|rule| rule.class_of(target)).next()).or(marked)
     }
 
-    fn request(&self, uri: http::uri::Builder, said: Option<Class>) -> Result<Request<()>, NoFlow> {
+    pub(super) fn request(
+        &self,
+        uri: http::uri::Builder,
+        said: Option<Class>,
+    ) -> Result<Request<()>, NoFlow> {
         // Every target consists of characters that URIs allow.
         let uri = uri
             .build()
@@ -448,127 +482,29 @@ impl Client {
         let accepted = loop {
             let session = self.session().await?;
             let uri = http::Uri::builder().authority(target.to_string());
-            match self.ask(&session, self.request(uri, said)?).await {
+            match self
+                .ask(&session, self.request(uri, said)?, Bytes::new())
+                .await
+            {
                 // The proxy announced its end before it took the request: the next connection may carry the flow.
                 Err(NoFlow::Unconnected) => {}
                 accepted => break accepted?,
             }
         };
+        Ok(self.tcp_flow(target, said, accepted))
+    }
+
+    /// A flow between the proxy and a target near this client.
+    pub(super) fn joined(&self, target: &Target, accepted: Accepted) -> TcpFlow {
+        self.tcp_flow(target, self.said(target, None), accepted)
+    }
+
+    fn tcp_flow(&self, target: &Target, said: Option<Class>, accepted: Accepted) -> TcpFlow {
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
-        Ok(TcpFlow {
+        TcpFlow {
             flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
             client: self.clone(),
             accepted: Some(accepted),
-        })
-    }
-
-    /// Opens a flow of datagrams. `deliver` gets the payloads from the target.
-    pub(super) async fn connect_datagrams(
-        &self,
-        wanted: &Wanted,
-        deliver: Arc<dyn Deliver>,
-    ) -> Result<DatagramFlow, NoFlow> {
-        let session = self.session().await?;
-        if !session.carries_udp().await {
-            return Err(NoFlow::NoUdp);
-        }
-        let (path, target, marked) = match wanted {
-            Wanted::Udp(target, marked) => (target.udp_path(), Some(target), *marked),
-            Wanted::Ip => (EVERYTHING.to_owned(), None, None),
-        };
-        let uri = http::Uri::builder()
-            .scheme("https")
-            .authority(self.0.options.authority.clone())
-            .path_and_query(path);
-        let said = target.and_then(|target| self.said(target, marked));
-        let mut request = self.request(uri, said)?;
-        request.extensions_mut().insert(Protocol::CONNECT_UDP);
-        let fields = request.headers_mut();
-        // RFC 9297 section 3.4
-        fields.insert("capsule-protocol", HeaderValue::from_static("?1"));
-        match wanted {
-            Wanted::Udp(..) => Numbers::ALL.offer(fields),
-            Wanted::Ip => {
-                let (field, value) = mpquic_h3::CONNECT_IP;
-                fields.insert(field, HeaderValue::from_static(value));
-            }
-        }
-        let accepted = self.ask(&session, request).await?;
-        let Accepted { stream, watch, .. } = accepted;
-        let flow = self.0.flows.begin(wanted.kind(), target, None, said);
-        let deliver = Arc::new(Counted {
-            inner: deliver,
-            flow: flow.clone(),
-            arrivals: Arrivals::default(),
-        });
-        let id = stream.id();
-        let registered = session.demux.register(id, deliver.clone());
-        let (send, recv) = stream.split();
-        let (large, waiting) = Large::new(self.0.large.clone());
-        let capsules = match wanted {
-            Wanted::Udp(..) => Capsules::default(),
-            Wanted::Ip => Capsules::of_ip(),
-        };
-        let mut ending = Ending::new((send, recv), watch, waiting, capsules);
-        if let Wanted::Ip = wanted {
-            // No packet can leave before the proxy has assigned an address.
-            let assigned = timeout(SETTINGS, ending.assigned(&*deliver)).await;
-            if !matches!(assigned, Ok(true)) {
-                return Err(NoFlow::Broken);
-            }
-        }
-        wanted.count(&self.0).fetch_add(1, Ordering::Relaxed);
-        Ok(DatagramFlow {
-            large,
-            client: self.clone(),
-            wanted: wanted.clone(),
-            idle: target.map_or(self.0.options.udp_idle, |target| {
-                idle(target, self.0.options.udp_idle)
-            }),
-            sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.numbers),
-            ending: Mutex::new(Some(ending)),
-            flow,
-            deliver,
-            _registered: registered,
-        })
-    }
-}
-
-/// The kind of a datagram flow, and its target.
-#[derive(Debug, Clone)]
-pub(super) enum Wanted {
-    /// UDP payloads to this target, with their class from the application's packets.
-    Udp(Target, Option<Class>),
-    /// IP packets, to and from anywhere.
-    #[cfg_attr(
-        not(all(feature = "tun", target_os = "linux")),
-        expect(dead_code, reason = "only devices have them")
-    )]
-    Ip,
-}
-
-impl Wanted {
-    fn kind(&self) -> FlowKind {
-        match self {
-            Self::Udp(..) => FlowKind::Udp,
-            Self::Ip => FlowKind::Ip,
-        }
-    }
-
-    /// The number of open flows of this kind.
-    fn count<'a>(&self, shared: &'a Shared) -> &'a AtomicU64 {
-        match self {
-            Self::Udp(..) => &shared.open_udp,
-            Self::Ip => &shared.open_ip,
-        }
-    }
-}
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Udp(target, _) => write!(f, "UDP to {target}"),
-            Self::Ip => f.write_str("ping"),
         }
     }
 }
@@ -609,130 +545,5 @@ impl TcpFlow {
         let tcp = (tcp, Some(KernelQueue::new(Instant::now())));
         let ended = relay(tcp, (send, recv), &watch, idle, passing).await;
         tracing::debug!(?ended, "a TCP flow is over");
-    }
-}
-
-/// Counts delivered payloads.
-struct Counted {
-    inner: Arc<dyn Deliver>,
-    flow: Arc<Flow>,
-    arrivals: Arrivals,
-}
-
-impl Deliver for Counted {
-    fn deliver(&self, payload: &[u8]) {
-        let bytes = payload.len() as u64;
-        self.flow.on_used(Instant::now());
-        (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
-        self.inner.deliver(payload);
-    }
-
-    fn deliver_numbered(&self, purpose: Purpose, number: u64, payload: &[u8]) {
-        let deliver = |payload: &[u8]| self.deliver(payload);
-        (self.arrivals).on_payload((purpose, number), payload, deliver);
-    }
-
-    fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        self.inner.prepare(payload)
-    }
-
-    fn on_assigned(&self, addresses: &[IpAddr]) {
-        self.inner.on_assigned(addresses);
-    }
-}
-
-/// Longest idle time of a flow to this target.
-fn idle(target: &Target, udp_idle: Duration) -> Duration {
-    match target.port() {
-        DNS => udp_idle.min(DNS_IDLE),
-        _ => udp_idle,
-    }
-}
-
-/// A flow of datagrams.
-pub(super) struct DatagramFlow {
-    client: Client,
-    wanted: Wanted,
-    /// The flow ends after this idle time.
-    idle: Duration,
-    sender: UdpSender,
-    large: Large,
-    ending: Mutex<Option<Ending>>,
-    flow: OpenFlow,
-    deliver: Arc<Counted>,
-    _registered: Registered,
-}
-
-impl Drop for DatagramFlow {
-    fn drop(&mut self) {
-        let open = self.wanted.count(&self.client.0);
-        open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl DatagramFlow {
-    /// Sends a payload, which stands after a zero byte. A payload without room is lost, as in UDP.
-    pub(super) fn send(&self, payload: &[u8]) {
-        let Some(payload) = self.deliver.prepare(payload) else {
-            return;
-        };
-        let bytes = payload.len().saturating_sub(1) as u64;
-        (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
-        let sent = match self.sender.send(&payload) {
-            // RFC 9297 section 3.5
-            Err(SendDatagramError::TooLarge) => {
-                let most = || self.sender.most_waiting();
-                (self.large).push(payload.get(1..).unwrap_or_default(), most)
-            }
-            sent => sent.is_ok(),
-        };
-        if !sent {
-            (self.client.0.dropped_payloads).fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The use of the flow so far.
-    pub(super) fn used(&self) -> Use {
-        self.flow.used(&self.flow.carried.from_stream)
-    }
-
-    async fn until_idle(&self) {
-        let carried = &self.flow.carried;
-        until_idle(self.idle.min(UNANSWERED), carried).await;
-        if self.used().is_answered {
-            until_idle(self.idle, carried).await;
-        }
-    }
-
-    /// Waits until the proxy ends the flow, or until the idle timeout. Meanwhile, payloads in
-    /// capsules are delivered. Call this once.
-    pub(super) async fn ended(&self) {
-        let ending = (self.ending.lock().unwrap_or_else(PoisonError::into_inner)).take();
-        let Some(mut ending) = ending else {
-            return;
-        };
-        let watch = ending.watch().clone();
-        tokio::select! {
-            () = ending.run(&*self.deliver, &self.flow) => {}
-            _ = watch.stopped() => {}
-            () = self.until_idle() => {}
-            () = self.deliver.arrivals.run(|payload| self.deliver.deliver(payload)) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_do_not_keep_flows_open() {
-        let idle = |target: &str, seconds| {
-            let idle = idle(&target.parse().unwrap(), Duration::from_secs(seconds));
-            idle.as_secs()
-        };
-        assert_eq!(idle("192.0.2.1:443", 120), 120);
-        assert_eq!(idle("192.0.2.1:53", 120), 10);
-        assert_eq!(idle("192.0.2.1:53", 3), 3);
     }
 }

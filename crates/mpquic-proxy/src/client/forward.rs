@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 
+use super::datagram_flow::Wanted;
 use super::datagram_flows::{DatagramFlows, MOST};
-use super::flows::{Client, Wanted};
+use super::flows::Client;
 use crate::datagrams::Deliver;
 use crate::target::Target;
 

@@ -11,7 +11,7 @@ use mpquic_h3::{RecvStream, SendStream};
 use mpquic_tokio::StreamWatch;
 use tokio::sync::mpsc;
 
-use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
+use crate::capsule::{Capsules, DATAGRAM, datagram_capsule, udp_capsule};
 use crate::datagrams::Deliver;
 use crate::flow_table::Flow;
 use crate::ip_capsule::{Told, parse};
@@ -75,14 +75,33 @@ impl Large {
     /// Queues a payload. False without room: the payload is lost, as in UDP. `most` is the number of bytes that may wait at
     /// the present rate of the paths.
     pub(super) fn push(&self, payload: &[u8], most: impl FnOnce() -> usize) -> bool {
-        let size = payload.len() + OVERHEAD;
+        self.push_if(payload.len(), most, || udp_capsule(payload))
+    }
+
+    /// Queues a datagram of bound UDP in the same way.
+    pub(super) fn push_bound(&self, datagram: &[u8], most: impl FnOnce() -> usize) -> bool {
+        self.push_if(datagram.len(), most, || datagram_capsule(datagram))
+    }
+
+    /// Queues a capsule. False without room.
+    pub(super) fn push_capsule(&self, capsule: Bytes) -> bool {
+        self.push_if(capsule.len(), || 0, || capsule)
+    }
+
+    fn push_if(
+        &self,
+        length: usize,
+        most: impl FnOnce() -> usize,
+        capsule: impl FnOnce() -> Bytes,
+    ) -> bool {
+        let size = length + OVERHEAD;
         let own = self.flow.load(Ordering::Relaxed) + size;
         let all = self.pool.0.load(Ordering::Relaxed) + size;
         if all > TOGETHER || own > ALWAYS && own > most() {
             return false;
         }
         let waiting = Waiting {
-            capsule: udp_capsule(payload),
+            capsule: capsule(),
             flow: self.flow.clone(),
             pool: self.pool.clone(),
         };
@@ -178,9 +197,7 @@ async fn read(
     loop {
         while let Some((kind, value)) = (capsules.take()).map_err(|_| Code::H3_EXCESSIVE_LOAD)? {
             if kind == DATAGRAM {
-                if let Some(payload) = udp_payload(&value) {
-                    deliver.deliver(payload);
-                }
+                deliver.on_datagram(&value);
                 continue;
             }
             match parse(kind, &value) {
@@ -192,9 +209,10 @@ async fn read(
                         return Ok(true);
                     }
                 }
-                // Other capsules need no action. A capsule of an unknown context is dropped, as
+                // Other capsules of CONNECT-IP need no action. A capsule of an unknown context is dropped, as
                 // at the proxy.
-                Ok(_) => {}
+                Ok(Some(_)) => {}
+                Ok(None) => deliver.on_capsule(kind, &value)?,
                 Err(error) => {
                     tracing::debug!(%error, "a capsule of CONNECT-IP");
                     return Err(Code::H3_MESSAGE_ERROR);

@@ -193,17 +193,47 @@ impl Counted {
 
     /// Counts the flow as begun, or returns the time of the next try.
     fn is_early(&self, per_second: u32) -> Option<Instant> {
+        (self.accounts).is_early((&self.taker, self.turns), per_second)
+    }
+
+    /// Counts the peers of a binding like flows of its client.
+    pub(crate) fn newcomers(&self) -> Newcomers {
+        Newcomers {
+            accounts: self.accounts.clone(),
+            taker: self.taker.clone(),
+            turns: self.turns,
+        }
+    }
+}
+
+/// Counts the peers to which a binding sends for the first time, beside the new flows of the same client.
+#[derive(Debug)]
+pub(crate) struct Newcomers {
+    accounts: Arc<Accounts>,
+    taker: Taker,
+    turns: Turns,
+}
+
+impl Newcomers {
+    /// Counts a new peer. False after `per_second` new flows and peers of the client within a second.
+    pub(crate) fn may_begin(&self, per_second: u32) -> bool {
+        let early = (self.accounts).is_early((&self.taker, self.turns), per_second);
+        early.is_none()
+    }
+}
+
+impl Accounts {
+    /// Counts a new flow, or returns the time of the next try.
+    fn is_early(&self, (taker, turns): (&Taker, Turns), per_second: u32) -> Option<Instant> {
         let now = Instant::now();
-        let mut begun = self.accounts.lock();
+        let mut begun = self.lock();
         if begun.len() >= MANY {
             begun.retain(|_, begun| now < begun.since + SECOND);
         }
-        let begun = begun
-            .entry((self.taker.clone(), self.turns))
-            .or_insert(Begun {
-                since: now,
-                count: 0,
-            });
+        let begun = begun.entry((taker.clone(), turns)).or_insert(Begun {
+            since: now,
+            count: 0,
+        });
         if now >= begun.since + SECOND {
             begun.since = now;
             begun.count = 0;

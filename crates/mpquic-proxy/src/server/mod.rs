@@ -1,6 +1,8 @@
 //! The server's side: answers CONNECT, CONNECT-UDP and CONNECT-IP requests.
 
 mod accounts;
+mod bound;
+mod carrying;
 #[cfg(target_os = "linux")]
 mod echo_filter;
 #[cfg(target_os = "linux")]
@@ -8,40 +10,41 @@ mod ip;
 mod outwards;
 mod refusal;
 mod request_memory;
+mod reverse;
 mod udp;
 mod windows;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
-use http::{Method, Request, Response, StatusCode};
-#[cfg(target_os = "linux")]
-use mpquic_h3::DatagramSender;
+use http::{Method, Request, StatusCode};
 use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
-use mpquic_h3::{BidiStream, Priority, RecvStream, SendStream};
+use mpquic_h3::{BidiStream, CONNECT_IP, Priority, TCP_ACCEPT, TCP_LISTEN};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
 use self::accounts::{Accounts, Counted, Turns};
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
+use self::reverse::{Picked, Ports};
 use self::windows::{Windowed, Windows};
+use crate::bound::{self as bound_udp, Filtering};
 use crate::class::{Class, ClassRule, FlowKind};
-use crate::copies::{Numbers, UdpSender};
+use crate::copies::Numbers;
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow, UserStats};
 use crate::gate::{Gate, Known, NotLetIn};
 use crate::ip_scope::{InvalidScope, IpScope};
-use crate::relay::{Unchanged, relay};
+use crate::reverse::{self as reverse_path, ReverseRule};
 use crate::rules::Rules as TargetRules;
 use crate::shares::{Pool, Taker};
 use crate::target::{DNS, InvalidTarget, Target};
@@ -97,6 +100,12 @@ pub struct ServerOptions {
     pub tcp_idle: Duration,
     /// The same for UDP. RFC 4787 section 4.3 asks for two minutes.
     pub udp_idle: Duration,
+    /// Whether a client may have one UDP port for all targets of a program
+    /// (draft-ietf-masque-connect-udp-listen). The rules count for each peer, and new peers count as new flows.
+    pub udp_bindings: bool,
+    /// The users who may have TCP ports of this machine that lead to their clients. Nobody by default. A user has at
+    /// most 16 ports, and connections to them are TCP flows of the user.
+    pub reverse: Vec<ReverseRule>,
     /// The classes of flows to certain targets: the first rule for a target counts. For other
     /// targets the client tells the class (RFC 9218), or the proxy guesses the class.
     pub classes: Vec<ClassRule>,
@@ -120,6 +129,8 @@ impl ServerOptions {
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
             udp_idle: Duration::from_secs(2 * 60),
+            udp_bindings: true,
+            reverse: Vec::new(),
             classes: Vec::new(),
             resolver: Arc::new(SystemResolver),
             observer: None,
@@ -131,9 +142,11 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Over<'a> {
-    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, or another method.
+    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, `TCP-LISTEN` and `TCP-ACCEPT` (a port that leads to a client, and a
+    /// connection to such a port), or another method.
     pub method: &'a str,
-    /// The target of the flow; the path of a CONNECT-IP request; the URI of an invalid request.
+    /// The target of the flow, `*` for many targets; the address of a port that leads to a client, and the source of a
+    /// connection to such a port; the path of a CONNECT-IP request; the URI of an invalid request.
     pub target: &'a str,
     /// The client's address, without port.
     pub client: IpAddr,
@@ -188,6 +201,7 @@ pub struct Server(Arc<Shared>);
 struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
+    ports: Arc<Ports>,
     memory: Pool,
     windows: Windows,
     gate: Gate,
@@ -214,6 +228,7 @@ impl Server {
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
             accounts,
+            ports: Arc::default(),
             memory: request_memory::pool(),
             windows: Windows::new(all_memory),
             gate: Gate::default(),
@@ -347,22 +362,25 @@ pub struct ServerConnection {
 }
 
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
-type Halves = (
-    RequestStream<SendStream<Bytes>, Bytes>,
-    RequestStream<RecvStream, Bytes>,
-);
 
 /// The kind of a request's flow, and its target.
 enum Wanted {
     Tcp(Target),
     Udp(Target),
+    /// UDP to and from many peers, by one port.
+    Bound,
     Ip(IpScope),
+    /// A TCP port of this machine that leads to the client.
+    Listen(SocketAddr),
+    /// The connection with this number to such a port.
+    Accept(u64),
 }
 
 impl Wanted {
     fn turns(&self) -> Turns {
         match self {
             Self::Udp(target) if target.port() != DNS => Turns::Udp,
+            Self::Bound => Turns::Udp,
             _ => Turns::Other,
         }
     }
@@ -372,6 +390,17 @@ impl Wanted {
 struct Admitted {
     wanted: Wanted,
     open: Counted,
+    /// The connection of [`Wanted::Accept`], until the flow begins.
+    picked: Mutex<Option<Picked>>,
+    taker: Taker,
+}
+
+impl Admitted {
+    /// The source of a connection to a port that leads to the client.
+    fn source(&self) -> Option<SocketAddr> {
+        let picked = self.picked.lock().unwrap_or_else(PoisonError::into_inner);
+        picked.as_ref().map(|picked| picked.from)
+    }
 }
 
 /// A request that is being answered.
@@ -381,6 +410,8 @@ struct Call<'a> {
     watch: StreamWatch,
     /// The client drops the second copy of a payload, so payloads may be sent twice.
     numbers: Numbers,
+    /// The peers that may send to a binding.
+    filtering: Filtering,
 }
 
 impl ServerConnection {
@@ -418,23 +449,30 @@ impl ServerConnection {
             options: options.clone(),
             watch: self.connection.watch_stream(StreamId::from(id)),
             numbers: Numbers::offered(request.headers()),
+            filtering: Filtering::offered(request.headers()),
         };
         // The flows of the connection do not delay answers.
         let _ = call.watch.set_priority(Class::REQUEST);
         let method = match request.extensions().get::<Protocol>() {
-            Some(_) if is_for_ip(&request) => "CONNECT-IP",
+            Some(_) if special(&request) == Some(CONNECT_IP.1) => "CONNECT-IP",
+            Some(_) if special(&request) == Some(TCP_LISTEN.1) => "TCP-LISTEN",
+            Some(_) if special(&request) == Some(TCP_ACCEPT.1) => "TCP-ACCEPT",
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
             _ => request.method().as_str(),
         };
         let user = self.user(&options, &request);
         let name = user.as_ref().ok().and_then(Option::as_deref);
-        let wanted = wanted(&request);
+        let wanted = wanted(&request, options.udp_bindings);
         let target = match &wanted {
             Ok(Wanted::Tcp(target) | Wanted::Udp(target)) => target.to_string(),
-            Ok(Wanted::Ip(_)) => request.uri().path().to_owned(),
+            Ok(Wanted::Bound) => "*".to_owned(),
+            Ok(Wanted::Listen(at)) => at.to_string(),
+            Ok(Wanted::Ip(_) | Wanted::Accept(_)) => request.uri().path().to_owned(),
             Err(_) => request.uri().to_string(),
         };
         let admitted = self.admit(&options, &user, wanted);
+        let source = admitted.as_ref().ok().and_then(Admitted::source);
+        let target = source.map_or(target, |source| source.to_string());
         let (status, sent, received) = match admitted {
             Ok(admitted) => call.carry(admitted, stream, &request, name).await,
             Err(refused) => (call.refuse(refused, stream).await, 0, 0),
@@ -464,6 +502,8 @@ impl ServerConnection {
         let (kind, target) = match wanted {
             Wanted::Tcp(target) => (FlowKind::Tcp, Some(target)),
             Wanted::Udp(target) => (FlowKind::Udp, Some(target)),
+            Wanted::Bound => (FlowKind::Udp, None),
+            Wanted::Listen(_) | Wanted::Accept(_) => (FlowKind::Tcp, None),
             Wanted::Ip(_) => (FlowKind::Ip, None),
         };
         let mut rules = options.classes.iter();
@@ -529,11 +569,25 @@ impl ServerConnection {
         let user = user.as_ref().map_err(|refused| *refused)?;
         let wanted = wanted?;
         let kind = match wanted {
-            Wanted::Tcp(_) => FlowKind::Tcp,
-            Wanted::Udp(_) => FlowKind::Udp,
+            Wanted::Tcp(_) | Wanted::Listen(_) | Wanted::Accept(_) => FlowKind::Tcp,
+            Wanted::Udp(_) | Wanted::Bound => FlowKind::Udp,
             Wanted::Ip(_) => FlowKind::Ip,
         };
         let taker = Taker::new(user.as_deref(), self.client);
+        let mut picked = None;
+        match &wanted {
+            Wanted::Listen(at) => {
+                let mut rules = options.reverse.iter();
+                if !rules.any(|rule| rule.allows(user.as_deref(), at.port())) {
+                    return Err(Refused::PORT);
+                }
+            }
+            Wanted::Accept(number) => {
+                let found = self.shared.ports.pick(*number, &taker);
+                picked = Some(found.ok_or(Refused::NOT_FOUND)?);
+            }
+            _ => {}
+        }
         let (windows, memory) = (&self.shared.windows, options.user_memory);
         windows.widen(&self.windowed, &self.connection, (&taker, memory));
         let kind = (kind, wanted.turns());
@@ -541,29 +595,49 @@ impl ServerConnection {
         Ok(Admitted {
             open: open.ok_or(Refused::too_many(1))?,
             wanted,
+            picked: Mutex::new(picked),
+            taker,
         })
     }
 }
 
-/// True for CONNECT-IP, which `h3` does not know.
-fn is_for_ip(request: &Request<()>) -> bool {
-    let (field, value) = mpquic_h3::CONNECT_IP;
-    (request.headers().get(field)).is_some_and(|found| found == value)
+/// The protocol of an extended CONNECT request that `h3` does not know.
+fn special(request: &Request<()>) -> Option<&str> {
+    request.extensions().get::<Protocol>()?;
+    let (field, _) = mpquic_h3::CONNECT_IP;
+    request.headers().get(field)?.to_str().ok()
 }
 
-fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
+/// What a request wants. `bindings` tells whether the proxy has bound UDP.
+fn wanted(request: &Request<()>, bindings: bool) -> Result<Wanted, Refused> {
     if request.method() != Method::CONNECT {
         return Err(Refused::METHOD);
     }
     let uri = request.uri();
     match request.extensions().get::<Protocol>() {
-        Some(_) if is_for_ip(request) => match IpScope::from_path(uri.path()) {
+        Some(_) if special(request) == Some(TCP_LISTEN.1) => {
+            let at = reverse_path::from_listen_path(uri.path());
+            at.map(Wanted::Listen).ok_or(Refused::BAD_REQUEST)
+        }
+        Some(_) if special(request) == Some(TCP_ACCEPT.1) => {
+            let number = reverse_path::from_accept_path(uri.path());
+            number.map(Wanted::Accept).ok_or(Refused::BAD_REQUEST)
+        }
+        Some(_) if special(request) == Some(CONNECT_IP.1) => match IpScope::from_path(uri.path()) {
             Ok(scope) => Ok(Wanted::Ip(scope)),
             Err(InvalidScope::Path) => Err(Refused::NOT_FOUND),
             Err(InvalidScope::Variable) => Err(Refused::BAD_REQUEST),
             Err(InvalidScope::Name) => Err(Refused::PROTOCOL),
         },
         Some(protocol) if *protocol == Protocol::CONNECT_UDP => {
+            if bound_udp::is_without_target(uri.path()) && bound_udp::is_offered(request.headers())
+            {
+                return if bindings {
+                    Ok(Wanted::Bound)
+                } else {
+                    Err(Refused::PROTOCOL)
+                };
+            }
             match Target::from_udp_path(uri.path()) {
                 Ok(target) => Ok(Wanted::Udp(target)),
                 Err(InvalidTarget::Path) => Err(Refused::NOT_FOUND),
@@ -628,6 +702,9 @@ impl Call<'_> {
         let served = match &admitted.wanted {
             Wanted::Tcp(target) => self.tcp((target, &names), stream, flow).await,
             Wanted::Udp(target) => self.udp((target, &names), stream, flow).await,
+            Wanted::Bound => self.bound(&admitted.open, stream, flow).await,
+            Wanted::Listen(at) => self.listen(*at, &admitted.taker, stream).await,
+            Wanted::Accept(_) => self.accept(&admitted.picked, stream, flow).await,
             Wanted::Ip(scope) => self.ip(*scope, stream, flow).await,
         };
         match served {
@@ -645,124 +722,5 @@ impl Call<'_> {
         let _ = timeout(PATIENCE, answer).await;
         stream.stop_sending(Code::H3_NO_ERROR);
         refused.status
-    }
-
-    async fn tcp(
-        &self,
-        (target, names): (&Target, &outwards::Names<'_>),
-        mut stream: Stream,
-        flow: &Flow,
-    ) -> Result<(), (Refused, Stream)> {
-        let shared = &self.connection.shared;
-        let options = &self.options;
-        let connecting = async {
-            let addresses = outwards::addresses(target, names, &options.rules).await?;
-            outwards::connect(&addresses, names.deadline).await
-        };
-        let connected = tokio::select! {
-            connected = connecting => connected,
-            // The client has cancelled the request.
-            _ = self.watch.stopped() => return Ok(()),
-        };
-        let tcp = match connected {
-            Ok(tcp) => tcp,
-            Err(refused) => return Err((refused, stream)),
-        };
-        let _open = Open::new(&shared.open_tcp);
-        if stream.send_response(Response::new(())).await.is_ok() {
-            let halves: Halves = stream.split();
-            let passing = (flow, &Unchanged);
-            // The round trip to a target may be long, and needs the kernel's own size of the queue.
-            let ended = relay((tcp, None), halves, &self.watch, options.tcp_idle, passing).await;
-            tracing::debug!(%target, ?ended, "a TCP flow is over");
-        }
-        Ok(())
-    }
-
-    async fn udp(
-        &self,
-        (target, names): (&Target, &outwards::Names<'_>),
-        mut stream: Stream,
-        flow: &Arc<Flow>,
-    ) -> Result<(), (Refused, Stream)> {
-        let shared = &self.connection.shared;
-        let options = &self.options;
-        let opening = async {
-            let addresses = outwards::addresses(target, names, &options.rules).await?;
-            outwards::udp_socket(&addresses).await
-        };
-        let socket = match opening.await {
-            Ok(socket) => socket,
-            Err(refused) => return Err((refused, stream)),
-        };
-        let _open = Open::new(&shared.open_udp);
-        let id = stream.id();
-        let joined = udp::Joined::new(socket, flow.clone());
-        // Registered before the answer: a client may send payloads as soon as the answer arrives.
-        let _registered = self.connection.demux.register(id, joined.clone());
-        let mut response = Response::new(());
-        response
-            .headers_mut()
-            .insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
-        self.numbers.offer(response.headers_mut());
-        if stream.send_response(response).await.is_ok() {
-            let halves: Halves = stream.split();
-            let dropped = &shared.dropped_payloads;
-            let connection = &self.connection.connection;
-            let sender = UdpSender::new(connection, id, flow.clone(), self.numbers);
-            let idle = options.udp_idle;
-            (joined.run(&sender, halves, &self.watch, idle, dropped)).await;
-        }
-        Ok(())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    async fn ip(
-        &self,
-        _scope: IpScope,
-        stream: Stream,
-        _flow: &Arc<Flow>,
-    ) -> Result<(), (Refused, Stream)> {
-        Err((Refused::PROTOCOL, stream))
-    }
-
-    #[cfg(target_os = "linux")]
-    async fn ip(
-        &self,
-        scope: IpScope,
-        mut stream: Stream,
-        flow: &Arc<Flow>,
-    ) -> Result<(), (Refused, Stream)> {
-        let shared = &self.connection.shared;
-        let options = &self.options;
-        let identifier = shared.next_identifier.fetch_add(1, Ordering::Relaxed);
-        let counters = (flow.clone(), shared.dropped_payloads.clone());
-        let opened = ip::Outside::open(scope, options.rules.clone(), counters, identifier);
-        let outside = match opened {
-            Ok(outside) => outside,
-            Err(error) => {
-                shared.no_icmp.call_once(|| {
-                    tracing::warn!(
-                        "no ping for clients, for there are no sockets for ICMP: {error}; \
-                         `sysctl net.ipv4.ping_group_range='0 2147483647'` lets everybody have them, and \
-                         the capability CAP_NET_RAW this process"
-                    );
-                });
-                return Err((Refused::NO_ICMP, stream));
-            }
-        };
-        let _open = Open::new(&shared.open_ip);
-        let id = stream.id();
-        // Registered before the answer: a client may send packets as soon as the answer arrives.
-        let _registered = self.connection.demux.register(id, outside.clone());
-        let mut response = Response::new(());
-        let fields = response.headers_mut();
-        fields.insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
-        if stream.send_response(response).await.is_ok() {
-            let halves: Halves = stream.split();
-            let sender = DatagramSender::new(&self.connection.connection, id);
-            (outside.run(&sender, halves, &self.watch, options.udp_idle)).await;
-        }
-        Ok(())
     }
 }

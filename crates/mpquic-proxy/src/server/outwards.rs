@@ -181,7 +181,8 @@ async fn connected_socket(address: &SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn refused(error: &io::Error) -> Refused {
+/// The refusal that tells an error of the system.
+pub(crate) fn refused(error: &io::Error) -> Refused {
     match error.kind() {
         ErrorKind::ConnectionRefused => Refused::CONNECTION_REFUSED,
         ErrorKind::TimedOut => Refused::CONNECTION_TIMEOUT,

@@ -25,6 +25,8 @@ impl Refused {
     pub(crate) const UNREACHABLE: Self =
         Self::new(StatusCode::BAD_GATEWAY, "destination_ip_unroutable");
     pub(crate) const DENIED: Self = Self::new(StatusCode::FORBIDDEN, "destination_ip_prohibited");
+    /// The user may not have this port of the proxy.
+    pub(crate) const PORT: Self = Self::new(StatusCode::FORBIDDEN, "http_request_denied");
     pub(crate) const CREDENTIALS: Self = Self::new(
         StatusCode::PROXY_AUTHENTICATION_REQUIRED,
         "http_request_denied",

@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 /// Answers the requests of its first connection until it is told to end, and goes on with those that are open.
-async fn ends_when_told(
+pub(crate) async fn ends_when_told(
     listening: Endpoint,
     server: Server,
     told: tokio::sync::oneshot::Receiver<()>,

@@ -26,7 +26,7 @@ use command::{output, run};
 use kill_switch::{KillSwitch, Scope};
 use name::parse_name;
 use name_servers::{NameServerWatch, NameServers};
-use resolver::Resolver;
+use resolver::{Resolver, parse_file};
 use state::{State, StateFile};
 use watch::Watch;
 
@@ -61,6 +61,10 @@ pub(crate) struct TunArgs {
     /// Use the name server at this address, through the device; repeat for further ones
     #[arg(long, value_name = "ADDR", requires = "tun")]
     pub(crate) dns: Vec<IpAddr>,
+    /// Set the name servers of --dns in this file instead of /etc/resolv.conf: on a router, the file from which the
+    /// resolver of the LAN reads its own servers, such as /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq
+    #[arg(long, value_name = "PATH", requires = "dns", value_parser = parse_file)]
+    pub(crate) dns_file: Option<PathBuf>,
     /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise only routes
     /// to private networks count beside the device's
     #[arg(long, value_name = "NETWORK", requires = "tun", value_parser = parse_network)]
@@ -279,6 +283,8 @@ pub(crate) struct Device {
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
+    /// The file of `--dns-file`.
+    dns_file: Option<PathBuf>,
     name_servers: NameServers,
     /// True once the machine has changes that remain after the device.
     is_routed: bool,
@@ -308,6 +314,7 @@ impl Device {
             state,
             file,
             servers: args.dns.clone(),
+            dns_file: args.dns_file.clone(),
             name_servers: NameServers::default(),
             is_routed: false,
             is_closed,
@@ -336,6 +343,7 @@ impl Device {
     pub(crate) fn watch_name_servers(&self) -> NameServerWatch {
         NameServerWatch {
             servers: self.servers.clone(),
+            dns_file: self.dns_file.clone(),
             current: self.name_servers.clone(),
             state: self.state.clone(),
             file: self.file.clone(),
@@ -375,7 +383,7 @@ impl Device {
         let resolver = if self.servers.is_empty() {
             None
         } else {
-            Some(Resolver::plan(&self.servers)?)
+            Some(Resolver::plan(&self.servers, self.dns_file.as_deref())?)
         };
         if let Some(Resolver::File(replaced)) = &resolver {
             self.state.resolver = Some(replaced.clone());

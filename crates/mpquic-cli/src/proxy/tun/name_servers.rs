@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ impl NameServers {
 #[derive(Debug)]
 pub(crate) struct NameServerWatch {
     pub(super) servers: Vec<IpAddr>,
+    /// The file of `--dns-file`.
+    pub(super) dns_file: Option<PathBuf>,
     pub(super) current: NameServers,
     /// The state of the device, which names the replaced file for `mpquic proxy down`.
     pub(super) state: State,
@@ -58,7 +61,7 @@ impl NameServerWatch {
             tokio::time::sleep(INTERVAL).await;
             // `resolvectl` waits for a service.
             let looked = tokio::task::spawn_blocking(move || {
-                self.look(Resolver::plan(&self.servers));
+                self.look(Resolver::plan(&self.servers, self.dns_file.as_deref()));
                 self
             });
             self = match looked.await {
@@ -128,6 +131,7 @@ mod tests {
         let states = [directory.path().join("states")];
         let mut watch = NameServerWatch {
             servers: servers.clone(),
+            dns_file: None,
             current: current.clone(),
             file: StateFile::create(&states, &state("tun0")).unwrap(),
             state: state("tun0"),

@@ -24,6 +24,9 @@ pub(crate) struct Replaced {
     /// `None` if the file did not exist.
     pub(super) before: Option<String>,
     after: String,
+    /// The user named the file with `--dns-file`.
+    #[serde(default)]
+    is_named: bool,
 }
 
 /// The way to set the name servers.
@@ -37,8 +40,17 @@ pub(crate) enum Resolver {
 
 impl Resolver {
     /// The steps for using these name servers.
-    pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
-        Self::plan_of(file(), servers)
+    ///
+    /// Without a named file, the file of the machine is meant.
+    pub(crate) fn plan(servers: &[IpAddr], named: Option<&Path>) -> Result<Self, Failure> {
+        let plan = Self::plan_of(named.map_or_else(file, without_links), servers)?;
+        Ok(match plan {
+            Self::File(replaced) => Self::File(Replaced {
+                is_named: named.is_some(),
+                ..replaced
+            }),
+            Self::Resolved => Self::Resolved,
+        })
     }
 
     pub(super) fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
@@ -55,6 +67,7 @@ impl Resolver {
             path,
             before,
             after,
+            is_named: false,
         }))
     }
 
@@ -103,7 +116,31 @@ impl Resolver {
 
 /// The path of the resolver's file, without links.
 fn file() -> PathBuf {
-    fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into())
+    without_links(Path::new(FILE))
+}
+
+fn without_links(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.into())
+}
+
+/// True for a file name that resolvers use, such as `resolv.conf.auto`. No other file is ever replaced or restored.
+fn is_of_resolver(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("resolv"))
+}
+
+/// A value of `--dns-file`.
+pub(super) fn parse_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() && is_of_resolver(&path) && is_of_resolver(&without_links(&path)) {
+        Ok(path)
+    } else {
+        Err(
+            "expected the absolute path of a file whose name begins with `resolv`, such as \
+             /tmp/resolv.conf.d/resolv.conf.auto"
+                .to_owned(),
+        )
+    }
 }
 
 /// The arguments of `resolvectl`.
@@ -132,7 +169,11 @@ fn text(before: &str, servers: &[IpAddr]) -> String {
 impl Replaced {
     /// Restores the old content, unless another program has changed the file.
     pub(crate) fn restore(&self) -> Result<(), Failure> {
-        self.restore_at(&file())
+        if self.is_named && is_of_resolver(&self.path) {
+            self.restore_at(&self.path)
+        } else {
+            self.restore_at(&file())
+        }
     }
 
     /// Like [`Self::restore`], for this file. Only the configuration of the resolver is ever
@@ -194,6 +235,7 @@ mod tests {
             path: path.clone(),
             before: Some("nameserver 192.168.1.1\n".to_owned()),
             after: "nameserver 9.9.9.9\n".to_owned(),
+            is_named: false,
         };
         for (now, then) in [
             ("nameserver 9.9.9.9\n", replaced.before.clone()),
@@ -224,9 +266,12 @@ mod tests {
             path: path.clone(),
             before: Some("line of an attacker\n".to_owned()),
             after: "line\n".to_owned(),
+            is_named: true,
         };
         fs::write(&path, &replaced.after).unwrap();
         replaced.restore_at(&resolver).unwrap();
+        // A state that says otherwise makes no difference.
+        replaced.restore().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "line\n");
         assert!(!resolver.exists());
     }
@@ -262,6 +307,31 @@ mod tests {
     }
 
     #[test]
+    fn a_named_file_is_replaced_and_restored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf.auto");
+        let before = "# Interface wan\nnameserver 192.0.2.53\nsearch lan\n";
+        fs::write(&path, before).unwrap();
+        let servers = ["9.9.9.9".parse().unwrap()];
+        let resolver = Resolver::plan(&servers, Some(&path)).unwrap();
+        resolver.set("tun0", &servers).unwrap();
+        let now = fs::read_to_string(&path).unwrap();
+        assert!(
+            now.contains("\nnameserver 9.9.9.9\n") && !now.contains("192.0.2.53"),
+            "{now}"
+        );
+        resolver.replaced().unwrap().restore().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        let named = path.to_str().unwrap();
+        assert_eq!(parse_file(named), Ok(path.clone()));
+        let link = directory.path().join("resolv.link");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        for wrong in ["resolv.conf", "/etc/passwd", "/", link.to_str().unwrap()] {
+            assert!(parse_file(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_file_is_written_as_planned() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolv.conf");
@@ -269,6 +339,7 @@ mod tests {
             path: path.clone(),
             before: None,
             after: "nameserver 9.9.9.9\n".to_owned(),
+            is_named: false,
         };
         let resolver = Resolver::File(replaced.clone());
         resolver.set("tun0", &[]).unwrap();

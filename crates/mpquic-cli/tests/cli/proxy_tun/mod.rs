@@ -2,6 +2,8 @@
 //! Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored proxy_tun`.
 
 mod hostile;
+mod lan_dns;
+mod udp_mapping;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

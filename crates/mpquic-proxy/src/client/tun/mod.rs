@@ -28,13 +28,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
+use super::datagram_flow::Wanted;
 use super::datagram_flows::{DatagramFlows, MOST};
-use super::flows::{Client, NoFlow, TcpFlow, Wanted};
+use super::flows::{Client, NoFlow, TcpFlow};
+use crate::bound::put_datagram;
 use crate::class::Class;
 use crate::datagrams::Deliver;
 use crate::ip::header::TCP;
 use crate::kernel_queue;
-use crate::target::Target;
+use crate::target::{DNS, Target};
 
 use fragments::{Fragments, Taken};
 use outlet::Outlet;
@@ -226,6 +228,10 @@ impl Shared {
 /// The flows of packets that come out of the device.
 struct Ways {
     udp: Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
+    /// The sockets of programs that have one port at the proxy.
+    bound: Arc<DatagramFlows<SocketAddr>>,
+    /// A datagram for `bound`.
+    datagram: Vec<u8>,
     outside: Outside,
     opening: JoinSet<()>,
 }
@@ -234,6 +240,8 @@ struct Ways {
 async fn read(shared: Arc<Shared>) -> io::Error {
     let mut ways = Ways {
         udp: DatagramFlows::new(shared.client.clone(), MOST),
+        bound: DatagramFlows::new(shared.client.clone(), MOST),
+        datagram: Vec::new(),
         outside: Outside::new(shared.client.clone(), shared.outlet.clone()),
         opening: JoinSet::new(),
     };
@@ -277,7 +285,7 @@ fn on_packet(shared: &Arc<Shared>, ways: &mut Ways, frame: &mut [u8]) {
     };
     match packet.transport {
         Transport::Tcp(_) => on_segment(shared, &mut ways.opening, &packet, frame),
-        Transport::Udp => on_datagrams(shared, &ways.udp, &packet, frame),
+        Transport::Udp => on_datagrams(shared, ways, &packet, frame),
     }
 }
 
@@ -371,7 +379,11 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
 fn refusal(reason: NoFlow) -> Option<Unreachable> {
     match reason {
         NoFlow::ConnectionRefused => None,
-        NoFlow::Unconnected | NoFlow::Broken | NoFlow::NoUdp => Some(Unreachable::Network),
+        NoFlow::Unconnected
+        | NoFlow::Broken
+        | NoFlow::NoUdp
+        | NoFlow::NoBinding
+        | NoFlow::NoReverse => Some(Unreachable::Network),
         NoFlow::Refused(StatusCode::FORBIDDEN) => Some(Unreachable::Prohibited),
         NoFlow::Refused(_) => Some(Unreachable::Host),
     }
@@ -426,22 +438,58 @@ impl Deliver for Answers {
     }
 }
 
-fn on_datagrams(
-    shared: &Shared,
-    udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
-    packet: &Packet,
-    frame: &mut [u8],
-) {
+/// Answers of many peers, for one application.
+struct AnswersOfPeers {
+    outlet: Arc<Outlet>,
+    application: SocketAddr,
+}
+
+impl Deliver for AnswersOfPeers {
+    /// Payloads of a binding have a peer.
+    fn deliver(&self, _: &[u8]) {}
+
+    fn deliver_from(&self, peer: SocketAddr, payload: &[u8]) {
+        // A binding reaches both versions of IP, and the application's socket knows one.
+        if peer.is_ipv4() != self.application.is_ipv4() || payload.len() > max_payload(peer) {
+            return;
+        }
+        self.outlet.write_of_any_size(|frame| {
+            packet::put_datagram(frame, peer, self.application, payload);
+        });
+    }
+}
+
+fn on_datagrams(shared: &Shared, ways: &mut Ways, packet: &Packet, frame: &mut [u8]) {
     let ends = Ends {
         application: packet.source,
         target: packet.destination,
     };
     let marked = Class::from_dscp(packet.dscp(frame));
+    let outlet = || shared.outlet.clone();
+    // Questions to DNS have flows of their own, which end after ten seconds.
+    if ends.target.port() != DNS && shared.client.binds() {
+        let Ways {
+            bound, datagram, ..
+        } = ways;
+        packet.payloads(frame, |payload| {
+            put_datagram(datagram, ends.target, payload.get(1..).unwrap_or_default());
+            bound.send(&ends.application, datagram, || {
+                let answers = AnswersOfPeers {
+                    outlet: outlet(),
+                    application: ends.application,
+                };
+                (Wanted::Bound(ends.target.into(), marked), Arc::new(answers))
+            });
+        });
+        return;
+    }
     // The byte before each payload is the context ID, 0.
     packet.payloads(frame, |payload| {
-        udp.send(&(ends.application, ends.target), payload, || {
-            let outlet = shared.outlet.clone();
-            let answers = Answers { outlet, ends };
+        (ways.udp).send(&(ends.application, ends.target), payload, || {
+            let answers = Answers {
+                outlet: outlet(),
+                ends,
+            };
             (Wanted::Udp(ends.target.into(), marked), Arc::new(answers))
         });
     });

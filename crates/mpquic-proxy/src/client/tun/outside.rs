@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use super::outlet::Outlet;
 use super::packet::FRAME_HEADER;
+use crate::client::datagram_flow::Wanted;
 use crate::client::datagram_flows::DatagramFlows;
-use crate::client::flows::{Client, Wanted};
+use crate::client::flows::Client;
 use crate::datagrams::Deliver;
 use crate::ip::checksum::replaced;
 use crate::ip::echo::{Echo, Kind};
