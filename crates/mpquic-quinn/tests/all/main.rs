@@ -1,0 +1,7 @@
+//! Tests of the crate's interface: its names, and what handles, streams and errors do.
+
+mod endpoints;
+mod ends;
+mod harness;
+mod names;
+mod streams;
