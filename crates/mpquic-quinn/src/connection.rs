@@ -66,21 +66,12 @@ impl Connection {
         &self.inner
     }
 
-    /// Takes new answers into the known ones, and returns these.
-    fn known(&self) -> Known {
+    /// Keeps a new answer, or returns the last one.
+    fn answer<T: Copy>(&self, new: Option<T>, place: impl Fn(&mut Known) -> &mut T) -> T {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(remote) = self.inner.remote_address() {
-            known.remote = remote;
-        }
-        if let Some(rtt) = self.inner.rtt() {
-            known.rtt = rtt;
-        }
-        let paths = self.inner.path_stats();
-        let min_rtts = paths.iter().filter(|path| path.packets_received > 0);
-        if let Some(min_rtt) = min_rtts.map(|path| path.min_rtt).min() {
-            known.min_rtt = min_rtt;
-        }
-        *known
+        let place = place(&mut known);
+        *place = new.unwrap_or(*place);
+        *place
     }
 
     /// Opens a stream in one direction; waits while the peer's limit of streams is reached.
@@ -159,7 +150,7 @@ impl Connection {
 
     /// The peer's address on the first path; after the end of the connection, the last known address.
     pub fn remote_address(&self) -> SocketAddr {
-        self.known().remote
+        self.answer(self.inner.remote_address(), |known| &mut known.remote)
     }
 
     /// This side's IP address on the first path, if the system reports the address.
@@ -169,19 +160,21 @@ impl Connection {
 
     /// The smallest round trip of all paths at present.
     pub fn rtt(&self) -> Duration {
-        self.known().rtt
+        self.answer(self.inner.rtt(), |known| &mut known.rtt)
     }
 
     /// The smallest round trip that any open path has had.
     pub fn min_rtt(&self) -> Duration {
-        self.known().min_rtt
+        let paths = self.inner.path_stats();
+        let measured = paths.iter().filter(|path| path.packets_received > 0);
+        let min_rtt = measured.map(|path| path.min_rtt).min();
+        self.answer(min_rtt, |known| &mut known.min_rtt)
     }
 
     /// Figures of the connection. `path` joins all paths: windows and counters are sums, `rtt` and `min_rtt` are the
     /// smallest, and `current_mtu` is that of the largest packets.
     pub fn stats(&self) -> ConnectionStats {
-        let known = self.known();
-        stats::connection(&self.inner, (known.rtt, known.min_rtt))
+        stats::connection(&self.inner, (self.rtt(), self.min_rtt()))
     }
 
     /// The state of congestion control at present: the sums of all open paths.

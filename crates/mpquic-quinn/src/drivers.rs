@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use mpquic_tokio as mp;
 
-use crate::runtime::{AsyncTimer, AsyncUdpSocket, Runtime};
+#[cfg(feature = "runtime-tokio")]
+use crate::runtime::AsyncUdpSocket;
+use crate::runtime::{AsyncTimer, Runtime};
 use crate::sockets::Adapted;
 
 /// The runtime in which the caller runs; `None` outside of a runtime.

@@ -152,7 +152,11 @@ impl From<ReadError> for io::Error {
 
 impl From<ResetError> for io::Error {
     fn from(error: ResetError) -> Self {
-        ReadError::from(error).into()
+        let kind = match &error {
+            ResetError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
+            ResetError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+        };
+        Self::new(kind, error)
     }
 }
 
@@ -168,7 +172,11 @@ impl From<WriteError> for io::Error {
 
 impl From<StoppedError> for io::Error {
     fn from(error: StoppedError) -> Self {
-        WriteError::from(error).into()
+        let kind = match &error {
+            StoppedError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
+            StoppedError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+        };
+        Self::new(kind, error)
     }
 }
 

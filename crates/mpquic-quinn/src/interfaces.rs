@@ -129,3 +129,39 @@ pub fn use_interfaces(interfaces: Interfaces) {
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
     *chosen = Some(interfaces);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_interfaces() {
+        for (text, expected) in [
+            ("all", Interfaces::All),
+            (
+                " all , !tun0,!docker*",
+                Interfaces::all_but(&["tun0", "docker*"]),
+            ),
+            ("!tun0", Interfaces::all_but(&["tun0"])),
+            ("wlan0", Interfaces::named(&["wlan0"])),
+            ("eth0, wwan0,", Interfaces::named(&["eth0", "wwan0"])),
+            ("none", Interfaces::BoundSocket),
+            ("off", Interfaces::BoundSocket),
+            (" ,", Interfaces::BoundSocket),
+        ] {
+            assert_eq!(Interfaces::parse(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_unspecified_addresses_of_clients_give_way() {
+        let any: [SocketAddr; 2] = [([0, 0, 0, 0], 0).into(), ([0; 8], 4433).into()];
+        let chosen: SocketAddr = ([192, 0, 2, 7], 0).into();
+        for address in any {
+            assert!(Interfaces::All.replace(address, false));
+            assert!(!Interfaces::All.replace(address, true));
+            assert!(!Interfaces::BoundSocket.replace(address, false));
+        }
+        assert!(!Interfaces::All.replace(chosen, false));
+    }
+}

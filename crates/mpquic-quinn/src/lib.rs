@@ -106,6 +106,11 @@ pub use quinn_proto::{
 #[doc(no_inline)]
 pub use quinn_udp as udp;
 
+/// The example of the documentation, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/quinn.md")]
+struct Page;
+
 /// The interface of mpquic, for everything beyond quinn.
 #[doc(no_inline)]
 pub use mpquic_tokio;

@@ -236,8 +236,15 @@ impl TransportConfig {
         self
     }
 
-    /// The configuration for mpquic.
+    /// The configuration for mpquic. Only options of [`Self::mpquic_options`] can be out of range.
     pub(crate) fn to_mpquic(&self, knowledge: Option<&Knowledge>) -> mp::TransportConfig {
+        self.options(knowledge).build().unwrap_or_else(|error| {
+            tracing::error!(%error, "a transport configuration cannot be used: the default takes its place");
+            mp::TransportConfig::new(mp::schedulers::default(), mp::controllers::default())
+        })
+    }
+
+    fn options(&self, knowledge: Option<&Knowledge>) -> TransportOptions {
         let mut options = mp::default_transport();
         if let Some(knowledge) = knowledge {
             options.knowledge = Some(knowledge.clone());
@@ -249,10 +256,7 @@ impl TransportConfig {
         for edit in &self.edits {
             edit(&mut options);
         }
-        options.build().unwrap_or_else(|error| {
-            tracing::error!(%error, "a transport configuration cannot be used: the default takes its place");
-            mp::TransportConfig::new(mp::schedulers::default(), mp::controllers::default())
-        })
+        options
     }
 
     fn set_windows(&self, options: &mut TransportOptions) {
@@ -454,5 +458,96 @@ impl TryFrom<Duration> for IdleTimeout {
 impl fmt::Debug for IdleTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    /// The least and the largest values that quinn's setters take.
+    fn extremes() -> [TransportConfig; 2] {
+        let longest = Duration::from_millis(VarInt::MAX.into_inner());
+        let (none, most) = (VarInt::from_u32(0), VarInt::MAX);
+        let of = |(number, size, mtu, time, factor): (VarInt, usize, u16, Duration, f32)| {
+            let mut frequency = AckFrequencyConfig::default();
+            frequency
+                .ack_eliciting_threshold(number)
+                .max_ack_delay(Some(time))
+                .reordering_threshold(number);
+            let mut discovery = MtuDiscoveryConfig::default();
+            discovery.upper_bound(mtu);
+            let mut config = TransportConfig::default();
+            config
+                .max_concurrent_bidi_streams(number)
+                .max_concurrent_uni_streams(number)
+                .max_idle_timeout(Some(number.into()))
+                .stream_receive_window(number)
+                .receive_window(number)
+                .send_window(number.into_inner())
+                .packet_threshold(mtu.into())
+                .time_threshold(factor)
+                .initial_rtt(time)
+                .initial_mtu(mtu)
+                .mtu_discovery_config(Some(discovery))
+                .ack_frequency_config(Some(frequency))
+                .keep_alive_interval(Some(time))
+                .crypto_buffer_size(size)
+                .datagram_receive_buffer_size(Some(size))
+                .datagram_send_buffer_size(size);
+            config
+        };
+        [
+            of((none, 0, 0, Duration::ZERO, 0.0)),
+            of((most, usize::MAX, u16::MAX, longest, f32::INFINITY)),
+        ]
+    }
+
+    #[test]
+    fn each_value_that_quinn_takes_can_be_used() -> Result<(), Box<dyn Error>> {
+        for config in extremes() {
+            config.options(None).build()?;
+        }
+        let mut config = TransportConfig::default();
+        config.time_threshold(f32::NAN).mtu_discovery_config(None);
+        let options = config.options(None);
+        assert_eq!(options.max_mtu, options.initial_mtu);
+        options.build()?;
+        Ok(())
+    }
+
+    #[test]
+    fn settings_reach_mpquic_and_others_keep_its_defaults() {
+        let ours = mp::default_transport();
+        let unset = TransportConfig::default().options(None);
+        assert_eq!(format!("{unset:?}"), format!("{ours:?}"));
+
+        let mut config = TransportConfig::default();
+        config
+            .stream_receive_window(VarInt::from_u32(1000))
+            .max_idle_timeout(None)
+            .enable_segmentation_offload(false)
+            .allow_spin(true)
+            .mpquic_options(|options| options.max_concurrent_paths = 2);
+        let options = config.options(None);
+        assert_eq!(options.initial_stream_receive_window, 1000);
+        assert_eq!(options.max_stream_receive_window, Some(1000));
+        assert_eq!(options.max_idle_timeout, None);
+        assert_eq!(options.max_transmit_segments, 1);
+        assert!(options.spin_bit);
+        assert_eq!(options.max_concurrent_paths, 2);
+        assert_eq!(options.max_receive_window, ours.max_receive_window);
+    }
+
+    #[test]
+    fn idle_timeouts_are_milliseconds() {
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            IdleTimeout::try_from(second),
+            Ok(VarInt::from_u32(1000).into())
+        );
+        assert!(IdleTimeout::try_from(Duration::MAX).is_err());
     }
 }

@@ -248,6 +248,25 @@ async fn controllers_of_programs_and_of_the_crate_send_data() -> TestResult {
     Ok(())
 }
 
+/// Two loopback addresses stand for two links.
+#[cfg(not(target_vendor = "apple"))]
+#[tokio::test]
+async fn a_connection_goes_on_without_its_first_address() -> TestResult {
+    let pair = Pair::new().await?;
+    pair.echo(b"over one path").await?;
+    let first = pair.client_endpoint.local_addr()?;
+    let second = pair
+        .client_endpoint
+        .as_mpquic()
+        .add_local("127.0.0.2:0".parse()?)?;
+    pair.client.as_mpquic().wait_for_paths(2).await?;
+    assert!(pair.client_endpoint.as_mpquic().remove_local(first));
+    pair.echo(&vec![3; 300_000]).await?;
+    assert_eq!(pair.client_endpoint.local_addr()?, second);
+    assert_eq!(pair.client.close_reason(), None);
+    Ok(())
+}
+
 /// The loopback interface is none of the usable interfaces.
 #[tokio::test]
 async fn servers_of_the_same_machine_are_reached_from_all_interfaces() -> TestResult {
