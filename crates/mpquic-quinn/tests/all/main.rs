@@ -3,5 +3,6 @@
 mod endpoints;
 mod ends;
 mod harness;
+mod interop;
 mod names;
 mod streams;
