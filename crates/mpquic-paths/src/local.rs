@@ -117,8 +117,12 @@ impl Local {
     }
 
     /// True if datagrams from here can get to `remote`: the socket carries `remote`'s IP version,
-    /// and a link-local address is on the same link.
+    /// a link-local address is on the same link, and a loopback address is not sought through an interface of a network.
     pub fn reaches(&self, remote: SocketAddr) -> bool {
+        let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+        if is_loopback(remote) && self.interface.is_some() && !is_loopback(self.address) {
+            return false;
+        }
         match (self.address, remote) {
             (SocketAddr::V4(_), _) => remote.is_ipv4(),
             (SocketAddr::V6(_), SocketAddr::V4(_)) => self.is_dual(),
@@ -242,6 +246,27 @@ mod tests {
         ] {
             let reaches = Local::new(address(local)).reaches(address(remote));
             assert_eq!(reaches, expected, "{local} {remote}");
+        }
+    }
+
+    /// A program of the same machine listens at the loopback interface alone, or at all.
+    #[test]
+    fn interfaces_of_networks_do_not_reach_the_loopback_address() {
+        for (local, remote, expected) in [
+            ("10.0.0.1:1", "127.0.0.1:2", false),
+            ("[2001:db8::1]:1", "[::1]:2", false),
+            ("10.0.0.1:1", "10.0.0.1:2", true),
+            ("127.0.0.1:1", "127.0.0.2:2", true),
+            ("[::1]:1", "[::1]:2", true),
+        ] {
+            let local = Local::new(address(local));
+            let named = local.clone().on("eth0");
+            assert_eq!(
+                named.reaches(address(remote)),
+                expected,
+                "{named:?} {remote}"
+            );
+            assert!(local.reaches(address(remote)), "{local:?} {remote}");
         }
     }
 

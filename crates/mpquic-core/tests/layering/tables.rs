@@ -492,6 +492,7 @@ pub(crate) const CRATES: &[Row] = &[
         "mpquic_cc mpquic_h3 mpquic_paths mpquic_sched mpquic_tokio",
     ),
     ("mpquic-web-transport", "mpquic_tokio"),
+    ("mpquic-quinn", "mpquic_core mpquic_tokio"),
     ("mpquic-proxy", "mpquic_h3 mpquic_tokio"),
     (
         "mpquic-cli",
