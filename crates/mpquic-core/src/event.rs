@@ -426,9 +426,8 @@ pub struct ConnectionStats {
     pub frames_sent: FrameCounts,
     /// Frames of packets that were received and processed.
     pub frames_received: FrameCounts,
-    /// The arrival of the peer's last packet on any path; before the first packet, the start of the connection. `None`
-    /// only in [`Self::default`].
-    pub last_received: Option<Instant>,
+    /// Time from the start of the connection to the arrival of the peer's last packet on any path.
+    pub last_received: Duration,
 }
 
 /// Why a DATAGRAM was not sent.

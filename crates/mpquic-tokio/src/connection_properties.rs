@@ -49,10 +49,8 @@ impl Connection {
     /// for a packet.
     pub fn silent_for(&self) -> Duration {
         let engine = self.0.lock();
-        let received = engine.core.stats().last_received;
-        received.map_or(Duration::ZERO, |received| {
-            engine.now().saturating_duration_since(received)
-        })
+        let heard = self.0.began + engine.core.stats().last_received;
+        engine.now().saturating_duration_since(heard)
     }
 
     /// The smallest smoothed RTT of the paths in use.

@@ -64,6 +64,7 @@ pub(crate) struct ConnectionState {
     pub(crate) handle: ConnectionHandle,
     pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) notifications: Notifications,
+    pub(crate) began: Instant,
     /// The span of log messages from running the connection.
     span: Span,
     engine: Mutex<Engine>,
@@ -149,11 +150,13 @@ impl ConnectionState {
         transport: &TransportConfig,
         paths: Option<AutomaticPaths>,
     ) -> Self {
-        let sleep = endpoint.runtime.timer(endpoint.now());
+        let began = endpoint.now();
+        let sleep = endpoint.runtime.timer(began);
         Self {
             handle,
             endpoint,
             notifications: Notifications::default(),
+            began,
             span: span(handle, &core),
             engine: Mutex::new(Engine {
                 core,

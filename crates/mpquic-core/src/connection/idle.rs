@@ -16,8 +16,9 @@ pub(super) struct IdleTimer {
     ours: Option<Duration>,
     peer: Option<Duration>,
     since: Instant,
-    /// The arrival of the peer's last packet.
-    received: Instant,
+    began: Instant,
+    /// Time from the beginning to the arrival of the peer's last packet.
+    received: Duration,
     /// An ack-eliciting packet was sent since the last one received.
     sent: bool,
     memory: Memory,
@@ -40,7 +41,8 @@ impl IdleTimer {
             ours,
             peer: None,
             since: now,
-            received: now,
+            began: now,
+            received: Duration::ZERO,
             sent: false,
             memory: Memory::New,
             handshake_confirmed: false,
@@ -56,12 +58,12 @@ impl IdleTimer {
     pub(super) fn on_received(&mut self, now: Instant) {
         // Buffered packets are processed long after they arrived.
         self.since = self.since.max(now);
-        self.received = self.received.max(now);
+        self.received = (self.received).max(now.saturating_duration_since(self.began));
         self.sent = false;
     }
 
-    /// The arrival of the peer's last packet; before the first packet, the start of the connection.
-    pub(super) fn last_received(&self) -> Instant {
+    /// Time from the start of the connection to the arrival of the peer's last packet.
+    pub(super) fn last_received(&self) -> Duration {
         self.received
     }
 

@@ -289,7 +289,7 @@ impl Connection {
             bytes_repeated: outbox.stats.bytes_repeated + counts.copied,
             memory: account::memory(handshake, &self.paths, streams, datagrams, outbox),
             bytes_received_again: streams.received_again,
-            last_received: Some(self.idle.last_received()),
+            last_received: self.idle.last_received(),
             ..self.outbox.stats.clone()
         }
     }

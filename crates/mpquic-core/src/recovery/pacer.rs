@@ -31,9 +31,13 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may leave now (at least one `mtu`), or when to ask again. `rate` is in bytes per
-    /// second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate); `Some(burst)` limits
-    /// the rate to the next `burst` bytes.
+    /// Bytes that may leave as one train now (at least one `mtu`), or when to ask again. `rate` is in
+    /// bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate); `Some(burst)`
+    /// limits the rate to the next `burst` bytes.
+    ///
+    /// A train has the bytes of [`BATCH_TIME`] or [`MIN_BURST`] datagrams at most, and further trains
+    /// may follow at once. The kernel's token buckets hold some 15 kB by default and cut a longer
+    /// train into datagrams, each of which wakes the receiver.
     pub(crate) fn available(
         &mut self,
         now: Instant,
@@ -58,10 +62,11 @@ impl Pacer {
             // The rest of the time, which makes a fraction of a byte, counts for the next call.
             self.filled += time_for(earned, rate).min(elapsed);
         }
-        if self.tokens >= mtu {
-            return Ok(self.tokens);
-        }
         let batch = bytes_in(BATCH_TIME, rate).clamp(mtu, MAX_BATCH * mtu);
+        if self.tokens >= mtu {
+            let train = batch.max(MIN_BURST * mtu);
+            return Ok(self.tokens.min(train));
+        }
         let batch = batch.min(capacity);
         // A nanosecond more, since `time_for` rounds down.
         let wait = time_for(batch - self.tokens, rate) + Duration::from_nanos(1);
@@ -147,10 +152,30 @@ mod tests {
         assert_eq!(pacer.available(later, 125_000, None, MTU), Ok(10_000));
         assert_eq!(pacer.available(later, 125_000_000, None, MTU), Ok(10_000));
         let later = later + Duration::from_secs(1);
-        assert_eq!(pacer.available(later, 50_000_000, None, MTU), Ok(100_000));
-        assert_eq!(pacer.available(later, u64::MAX, None, MTU), Ok(100_000));
+        assert_eq!(burst(&mut pacer.clone(), later, 50_000_000), 100_000);
+        assert_eq!(pacer.available(later, 50_000_000, None, MTU), Ok(50_000));
+        assert_eq!(burst(&mut pacer.clone(), later, u64::MAX), 100_000);
         let later = later + Duration::from_nanos(1);
-        assert_eq!(pacer.available(later, u64::MAX, None, MTU), Ok(256_000));
+        assert_eq!(burst(&mut pacer, later, u64::MAX), 256_000);
+    }
+
+    /// Sends all trains that may leave at this time. Returns their bytes.
+    fn burst(pacer: &mut Pacer, now: Instant, rate: u64) -> u64 {
+        let trains = std::iter::from_fn(|| {
+            let train = pacer.available(now, rate, None, MTU).ok()?;
+            pacer.on_sent(train);
+            Some(train)
+        });
+        trains.sum()
+    }
+
+    #[test]
+    fn trains_hold_ten_datagrams_or_a_millisecond() {
+        let train = |rate| Pacer::new(start()).available(start(), rate, None, MTU);
+        assert_eq!(train(1000), Ok(10_000));
+        assert_eq!(train(10_000_000), Ok(10_000));
+        assert_eq!(train(30_000_000), Ok(30_000));
+        assert_eq!(train(u64::MAX), Ok(64_000));
     }
 
     #[test]
