@@ -103,6 +103,9 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     // The sender of a small message mostly waits for the answer, and Nagle's algorithm would delay
     // the message.
     let _ = tcp.set_nodelay(true);
+    // The kernel closes the connections of a killed process. With this setting it resets them, and nobody takes half a
+    // download for the whole.
+    let _ = tcp.set_zero_linger();
     if let Some(queue) = &queue {
         resize(&tcp, queue.size());
     }
@@ -131,7 +134,8 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
 }
 
 /// A TCP connection. Dropping this before both directions have ended resets the connection: after an
-/// orderly end, the other side could take half a message for the whole.
+/// orderly end, the other side could take half a message for the whole. The end of a direction to TCP
+/// turns the setting for resets off, so a failure of the other direction turns it on again.
 struct Unfinished {
     tcp: TcpStream,
     is_finished: bool,
@@ -247,6 +251,7 @@ async fn from_stream<R: Incoming>(
         flow.on_used(Instant::now());
         (flow.carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
         if is_last {
+            let _ = SockRef::from(tcp.as_ref()).set_linger(None);
             return tcp.shutdown().await.map_err(|_| Broken::Tcp);
         }
     }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use http::header::{HeaderMap, HeaderName, LAST_MODIFIED};
 
+use crate::files::file_state::FileState;
 use crate::text::times;
 
 /// Seconds since 1970, with up to nine digits behind a point.
@@ -52,7 +53,44 @@ impl Attributes {
         }
     }
 
-    /// The attributes in the fields of a request. Invalid values are ignored.
+    /// The attributes of an open file.
+    pub(crate) fn of_state(state: &FileState) -> Self {
+        Self {
+            modified: state.modified,
+            mode: state.mode().map(|mode| mode & PERMISSIONS),
+        }
+    }
+
+    /// Adds the listed time of a file to the fields of the request for this file. `mpquic serve` then tells the attributes
+    /// of the file that it sends: somebody may have replaced the file since the list was made.
+    pub(crate) fn ask(&self, fields: &mut HeaderMap) {
+        let time = Self {
+            mode: None,
+            ..*self
+        };
+        time.add_to(fields);
+    }
+
+    /// True if a request asks for the attributes of the file.
+    pub(crate) fn are_asked(fields: &HeaderMap) -> bool {
+        fields.contains_key(FILE_MODIFIED)
+    }
+
+    /// These listed attributes, or those that the answer with the content has in other form.
+    pub(crate) fn corrected(&self, answered: &Self) -> Self {
+        let is_listed = |answered: &SystemTime| {
+            (self.modified).is_some_and(|listed| times::are_equal(listed, *answered))
+        };
+        Self {
+            modified: answered
+                .modified
+                .filter(|it| !is_listed(it))
+                .or(self.modified),
+            mode: answered.mode.or(self.mode),
+        }
+    }
+
+    /// The attributes in the fields of a request or an answer. Invalid values are ignored.
     pub(crate) fn of_fields(fields: &HeaderMap) -> Self {
         let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
         let modified = text(FILE_MODIFIED).and_then(times::of_seconds);

@@ -61,6 +61,11 @@ impl FileState {
         }
     }
 
+    /// The permissions with the type of the file, on Unix.
+    pub(crate) fn mode(&self) -> Option<u32> {
+        self.inode.map(|inode| inode.others.1)
+    }
+
     /// True if nobody wrote to the file between this state and a later one. New permissions are no
     /// write. The removal of a name, for example when another file takes the name, is no write
     /// either.

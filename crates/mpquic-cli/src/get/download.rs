@@ -16,6 +16,7 @@ use crate::client::knock;
 use crate::client::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::client::requests::AnyClient;
 use crate::client::retry::Reached;
+use crate::files::attributes::Attributes;
 use crate::get::count::Count;
 use crate::get::json::JsonOutput;
 use crate::get::left::Left;
@@ -87,6 +88,8 @@ pub(crate) struct Download<'a> {
     /// Bytes of the file that have arrived.
     have: u64,
     version: Version,
+    /// The attributes in the last answer.
+    pub(crate) attributes: Attributes,
     /// Bytes that were there at the beginning.
     resumed_at: u64,
     /// The user does not know yet whether the server goes on behind them.
@@ -165,6 +168,7 @@ impl<'a> Download<'a> {
             started,
             have,
             version: begun.version,
+            attributes: Attributes::default(),
             resumed_at: have,
             is_untold: have > 0,
             reached: Reached::new(have, started),
@@ -323,6 +327,7 @@ impl<'a> Download<'a> {
             self.version.stamp.clone_from(&response.stamp);
         }
         self.version.length = response.length.or(known);
+        self.attributes = Attributes::of_fields(&response.fields);
         let told = self.sink.set_version(self.version.clone()).await;
         told.map_err(|error| self.cannot_write(&error))?;
         self.receive(response, connection).await?;

@@ -13,6 +13,7 @@ use crate::client::redirect;
 use crate::client::retry::Retry;
 use crate::client::secrets::Secrets;
 use crate::client::session::{Connected, Sessions};
+use crate::files::attributes::Attributes;
 use crate::get::download::{Download, Ended, Treatment};
 use crate::get::sink::Destination;
 use crate::process::clock;
@@ -54,6 +55,12 @@ struct Done {
 
 impl Fetch<'_> {
     pub(crate) async fn run(&self) -> Result<Report, Failure> {
+        let (report, _) = self.run_with_attributes().await?;
+        Ok(report)
+    }
+
+    /// [`Self::run`], with the attributes in the answer that had the end of the file.
+    pub(crate) async fn run_with_attributes(&self) -> Result<(Report, Attributes), Failure> {
         let plan = self.plan;
         let started = Download::start(self.url, &self.destination, plan.treatment.clone());
         let mut download = started.await?;
@@ -74,15 +81,17 @@ impl Fetch<'_> {
                     connected,
                     early_data,
                 }) => {
+                    let attributes = download.attributes;
                     let report = download
                         .finish(&connected.connection, plan.expected)
                         .await?;
-                    return Ok(Report {
+                    let report = Report {
                         early_data,
                         retries: retry.count.into(),
                         links: links::between(&traffic, &self.sessions.traffic()),
                         ..report
-                    });
+                    };
+                    return Ok((report, attributes));
                 }
                 Err(ended) => ended,
             };

@@ -663,16 +663,18 @@ impl Tree<'_> {
         }
         let mut plan = self.plan.clone();
         plan.treatment.private = entry.attributes.mode.is_some();
+        entry.attributes.ask(&mut plan.fields);
         let fetch = Fetch {
             plan: &plan,
             sessions: self.sessions,
             url: &at.url,
             destination: Destination::File(at.path.clone()),
         };
-        let report = fetch.run().await?;
+        let (report, answered) = fetch.run_with_attributes().await?;
         // `--continue` recognises the file by its time. If the time cannot be set, the file is fetched again.
         if let Ok(file) = not_followed(File::options().write(true)).open(&at.path) {
-            entry.attributes.give_to(&file);
+            let answered = answered.without_mode(self.umask);
+            entry.attributes.corrected(&answered).give_to(&file);
         }
         Ok(Done::Fetched(Box::new(report)))
     }

@@ -12,7 +12,7 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, response};
 
-use crate::files::attributes::ATTRIBUTES;
+use crate::files::attributes::{ATTRIBUTES, Attributes};
 use crate::files::directory_page::{Form, Page};
 use crate::files::resuming::PARTIAL;
 use crate::files::selection::{Selection, Version};
@@ -426,6 +426,11 @@ impl<E: Exchange> Answer<'_, E> {
             if let Some(value) = value {
                 response = response.header(name, value);
             }
+        }
+        if Attributes::are_asked(self.request.headers())
+            && let Some(fields) = response.headers_mut()
+        {
+            Attributes::of_state(&content.state).add_to(fields);
         }
         if code == StatusCode::NOT_MODIFIED {
             self.head(response).await?;

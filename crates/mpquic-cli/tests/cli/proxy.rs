@@ -1,7 +1,7 @@
 //! `mpquic proxy`: other programs' connections through both commands.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -184,6 +184,44 @@ fn programs_reach_targets_and_the_log_names_users() {
     for figure in FIGURES {
         assert!(figures.contains(figure), "{figure}\n{figures}");
     }
+}
+
+/// A program takes the orderly end of a connection without a length for the end of its download.
+#[cfg(unix)]
+#[test]
+fn a_killed_client_resets_downloads() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    let server = [
+        "proxy",
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        "127.0.0.0/8",
+        "--open",
+    ];
+    let server = Server::launch(&server);
+    let forward = format!("127.0.0.1:0:{target}");
+    let mut client = Client::start(&server, 1, &["-L", &forward]);
+    let (mut near, mut far) = loop {
+        let near = TcpStream::connect(client.entrances[0]).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut tried = (0..100).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            listener.accept().ok()
+        });
+        if let Some((far, _)) = tried.find_map(|far| far) {
+            break (near, far);
+        }
+    };
+    far.set_nonblocking(false).unwrap();
+    far.write_all(b"half").unwrap();
+    let mut half = [0; 4];
+    near.read_exact(&mut half).unwrap();
+    client.child.kill().unwrap();
+    let ended = near.read(&mut half);
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 /// What the file says is read again when that is asked for.

@@ -584,3 +584,59 @@ fn a_directory_takes_no_file_of_its_name() {
     }
     assert!(served.path().join("good").is_dir());
 }
+
+/// The server's file is replaced after the list was made: time and permissions are those of the new file, so later runs
+/// compare the right time.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_during_a_run_gets_its_own_attributes() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::SystemTime;
+
+    let (served, target) = directories(b"");
+    let (served, target) = (served.path(), target.path());
+    let at = |days: u64| SystemTime::UNIX_EPOCH + Duration::new(days * 86_400, 250_000_000);
+    let write = |path: &Path, content: &[u8], mode, days| {
+        fs::write(path, content).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(at(days)).unwrap();
+    };
+    for name in ["a", "b", "c"] {
+        fs::write(served.join(name), data(400_000)).unwrap();
+    }
+    write(&served.join("0"), b"old", 0o600, 20_000);
+    let server = Server::start(served, &[]);
+    let into = ["--output-dir", target.to_str().unwrap()];
+    let slow = [
+        "get",
+        "-r",
+        "--insecure",
+        "--quiet",
+        "--parallel",
+        "1",
+        "--rate",
+        "8M",
+    ];
+    let mut child = mpquic(&[&slow[..], &[&server.url("/")], &into].concat())
+        .spawn()
+        .unwrap();
+    // The file with the first name comes last.
+    let has_begun = || fs::read_dir(target).unwrap().count() > 0;
+    crate::wait_until("a file", has_begun);
+    let newer = served.join("newer");
+    write(&newer, b"new", 0o640, 20_001);
+    fs::rename(&newer, served.join("0")).unwrap();
+    assert!(child.wait().unwrap().success());
+    let got = target.join("0");
+    let there = fs::metadata(&got).unwrap();
+    assert_eq!(fs::read(&got).unwrap(), b"new");
+    assert_eq!(there.modified().unwrap(), at(20_001));
+    assert_eq!(there.permissions().mode() & 0o777, 0o640);
+    // Nothing has changed, so nothing is fetched, and no file is in the way.
+    assert_exit(&get(&server, "/", target, &[]), 0);
+    // The old file is back: it is another one.
+    write(&served.join("0"), b"old", 0o600, 20_000);
+    assert_exit(&get(&server, "/", target, &["--continue"]), 0);
+    assert_eq!(fs::read(&got).unwrap(), b"old");
+}
