@@ -115,7 +115,11 @@ fn judge(
     let outcomes = Mutex::new(BTreeMap::new());
     let work = || {
         while let Some((file, line, what, number)) = changes.get(next.fetch_add(1, Relaxed)) {
-            let fate = if broken.contains(number) { Fate::Invalid } else { fate_of(*number, binaries) };
+            let fate = if broken.contains(number) {
+                Fate::Invalid
+            } else {
+                fate_of(*number, binaries)
+            };
             eprintln!("{number}: {file}:{line}: {what}: {fate:?}");
             let outcome = Outcome {
                 file: file.clone(),
@@ -228,7 +232,13 @@ fn choose<'a>(options: &Options, sources: &'a [Source]) -> Vec<Changed<'a>> {
     let is_wanted = |source: &Source| {
         options.files.is_empty() || options.files.iter().any(|part| source.name.contains(part))
     };
-    let counts = sources.iter().map(|source| if is_wanted(source) { source.points.iter().map(|point| point.changes.len()).sum() } else { 0 });
+    let counts = sources.iter().map(|source| {
+        if is_wanted(source) {
+            source.points.iter().map(|point| point.changes.len()).sum()
+        } else {
+            0
+        }
+    });
     let all: usize = counts.sum();
     let chosen = match options.only.as_slice() {
         [] => sample(all, options.sample.unwrap_or(all), options.seed),
@@ -285,7 +295,11 @@ fn read(options: &Options, root: &Path) -> Result<Vec<Source>, String> {
         let found = points::find(&text, &file, &constants);
         let stem = path.file_stem().unwrap_or_default();
         let is_root = ["lib", "main", "mod"].iter().any(|root| stem == *root);
-        let children = if is_root { path.parent().unwrap_or(root).to_path_buf() } else { path.with_extension("") };
+        let children = if is_root {
+            path.parent().unwrap_or(root).to_path_buf()
+        } else {
+            path.with_extension("")
+        };
         for_tests.extend(found.test_modules.iter().map(|name| children.join(name)));
         let name = path.strip_prefix(root).unwrap_or(&path);
         sources.push((

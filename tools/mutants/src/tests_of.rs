@@ -74,7 +74,11 @@ pub(crate) fn build(workspace: &Path, target: &Path, packages: &[String]) -> Bui
         binaries.extend(binary(&message));
         errors.extend(error(workspace, &message));
     }
-    if output.status.success() { Built::Binaries(binaries) } else { Built::Errors(errors) }
+    if output.status.success() {
+        Built::Binaries(binaries)
+    } else {
+        Built::Errors(errors)
+    }
 }
 
 fn binary(message: &Value) -> Option<Binary> {
@@ -205,7 +209,11 @@ fn watch(mut command: Command, patience: Duration) -> End {
             Ok(_) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => break End::TimedOut,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return if child.wait().is_ok_and(|status| status.success()) { End::Passed } else { End::Failed };
+                return if child.wait().is_ok_and(|status| status.success()) {
+                    End::Passed
+                } else {
+                    End::Failed
+                };
             }
         }
     };
