@@ -11,6 +11,7 @@ use tokio::net::UdpSocket;
 #[cfg(target_os = "linux")]
 use crate::error_queue;
 use crate::error_queue::Unreachable;
+use crate::receive_buffers::DRAINS;
 
 /// The most errors that a single call takes.
 #[cfg(target_os = "linux")]
@@ -95,15 +96,25 @@ impl KernelSocket {
         self.io.writable().await
     }
 
-    /// Fills buffers with received datagrams and returns the number of filled buffers.
+    /// Fills buffers with received datagrams and returns the number of filled buffers. If buffers stay empty under Linux,
+    /// no datagram was left, and [`Self::readable`] waits for the next: another call that finds nothing is not needed.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        self.io.try_io(Interest::READABLE, || {
-            self.state.recv((&self.io).into(), buffers, meta)
-        })
+        let lanes = buffers.len();
+        let mut last = None;
+        let received = self.io.try_io(Interest::READABLE, || {
+            let count = self.state.recv((&self.io).into(), buffers, meta)?;
+            if DRAINS && count < lanes {
+                // The runtime forgets that the socket is readable, unless news came after the call began.
+                last = Some(count);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        });
+        last.map_or(received, Ok)
     }
 
     /// Hands datagrams to the kernel.
@@ -159,5 +170,29 @@ mod tests {
         let v6 = socket("[::]:0");
         let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
+    }
+    /// After a call with empty buffers left, the socket waits for the next datagram, and misses none.
+    #[tokio::test]
+    async fn a_call_that_leaves_buffers_empty_has_emptied_the_socket() {
+        let receiver = socket("127.0.0.1:0");
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        for round in 0..100 {
+            for _ in 0..1 + round % 3 {
+                sender.send_to(b"datagram", to).unwrap();
+            }
+            let mut received = 0;
+            while received < 1 + round % 3 {
+                receiver.readable().await.unwrap();
+                let mut memory = [[0; 16]; 4];
+                let mut buffers = memory.each_mut().map(|lane| IoSliceMut::new(lane));
+                let mut meta = [RecvMeta::default(); 4];
+                received += receiver.receive(&mut buffers, &mut meta).unwrap_or(0);
+            }
+            assert_eq!(received, 1 + round % 3);
+            let soon = std::time::Duration::ZERO;
+            let ready = tokio::time::timeout(soon, receiver.readable()).await;
+            assert!(ready.is_err(), "nothing is left in round {round}");
+        }
     }
 }

@@ -105,6 +105,10 @@ impl Slab {
     }
 }
 
+/// True if a call that leaves buffers empty has emptied the socket: `recvmmsg` of Linux. Other systems take one message
+/// in a call.
+pub(crate) const DRAINS: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
 /// Buffers for `recvmmsg`: one message per lane. Starts with a single lane, and adds a lane when a call fills all
 /// lanes.
 #[derive(Debug)]

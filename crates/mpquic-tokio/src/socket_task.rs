@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
 use crate::error_queue::Unreachable;
-use crate::receive_buffers::{ReceiveBuffers, SlabId};
+use crate::receive_buffers::{DRAINS, ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
 /// After this number of failed calls in a row, the task rests. A row of failures has a cause outside the network, for
@@ -254,6 +254,9 @@ impl<'a> Reader<'a> {
                 Ok((messages, bytes)) => {
                     received += bytes;
                     self.set_unread(messages == lanes);
+                    if DRAINS && messages < lanes {
+                        left = Left::Nothing;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     left = Left::Nothing;
