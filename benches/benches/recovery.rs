@@ -1,4 +1,5 @@
-//! The cost of acknowledgements for the receiver that writes them, and for the sender. An element is one packet.
+//! The cost of acknowledgements for the receiver that writes them, and for the sender. An element
+//! is one packet.
 
 use std::hint::black_box;
 use std::iter;
@@ -58,8 +59,8 @@ fn steady(c: &mut Criterion) {
     group.finish();
 }
 
-/// Acknowledgements of 1,000 ranges. One acknowledges 2,000 packets and declares 1,000 lost. The other
-/// repeats old ranges, after an acknowledgement of one packet.
+/// Acknowledgements of 1,000 ranges. One acknowledges 2,000 packets and declares 1,000 lost. The
+/// other repeats old ranges, after an acknowledgement of one packet.
 fn many_ranges(c: &mut Criterion) {
     let mut group = c.benchmark_group("ack_1000_ranges");
     let now = start();

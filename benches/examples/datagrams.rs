@@ -1,13 +1,14 @@
-//! A server sends DATAGRAMs as fast as it can, over loopback. Prints the places at which DATAGRAMs are lost.
+//! A server sends DATAGRAMs as fast as it can, over loopback. Prints the places at which DATAGRAMs
+//! are lost.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example datagrams -- [DATAGRAMS_PER_TRAIN [CONTROLLER]]
 //! ```
 //!
-//! Client and server are processes of their own, each on one thread, with the windows and buffers of
-//! `benches/compare`. The server counts DATAGRAMs that were lost on the way. The client counts DATAGRAMs
-//! that its connection received and its application did not get. The kernel counts the times when a
-//! socket's buffer had no room for a datagram or a train.
+//! Client and server are processes of their own, each on one thread, with the windows and buffers
+//! of `benches/compare`. The server counts DATAGRAMs that were lost on the way. The client counts
+//! DATAGRAMs that its connection received and its application did not get. The kernel counts the
+//! times when a socket's buffer had no room for a datagram or a train.
 
 use std::fs;
 use std::net::SocketAddr;

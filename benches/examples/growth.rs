@@ -1,12 +1,12 @@
-//! The cost of a byte as limits, streams, connections and losses grow: CPU time of both sides together,
-//! in memory, with encryption.
+//! The cost of a byte as limits, streams, connections and losses grow: CPU time of both sides
+//! together, in memory, with encryption.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --example growth -- [WORD]
 //! ```
 //!
-//! With a word, only tables with this word in their name. A row shows the least of several measurements,
-//! and its ratio to the first row of the table.
+//! With a word, only tables with this word in their name. A row shows the least of several
+//! measurements, and its ratio to the first row of the table.
 
 use cpu_time::ThreadTime;
 use mpquic_benches::{Crypto, Pipe, SharedMemory};
@@ -85,7 +85,8 @@ fn pipe(change: impl FnOnce(&mut TransportOptions)) -> Pipe {
     Pipe::new(Crypto::Tls, 1, transport)
 }
 
-/// Prints a row for each of `values`, with a bar as long as the cost of a byte relative to the first row.
+/// Prints a row for each of `values`, with a bar as long as the cost of a byte relative to the
+/// first row.
 fn table(name: &str, values: &[u64], prepare: impl Fn(u64) -> Box<dyn FnMut()>) {
     if std::env::args()
         .nth(1)

@@ -1,15 +1,15 @@
-//! A download over all network interfaces, which prints events of its paths and gaps in its data. `benches/interfaces`
-//! and `benches/fleet` run the download while links and addresses change.
+//! A download over all network interfaces, which prints events of its paths and gaps in its data.
+//! `benches/interfaces` and `benches/fleet` run the download while links and addresses change.
 //!
 //! ```text
 //! interfaces server PORT
 //! interfaces client ADDRESS [ADDRESS..]
 //! ```
 //!
-//! The server sends to each client until the client goes away. Each line of the server's standard input has all
-//! addresses to announce from then on, separated by spaces. The arguments of the client are the server's addresses; the
-//! client connects to the first one, and stops at the end of its standard input. Each line of its output begins with
-//! the seconds since 1970:
+//! The server sends to each client until the client goes away. Each line of the server's standard
+//! input has all addresses to announce from then on, separated by spaces. The arguments of the
+//! client are the server's addresses; the client connects to the first one, and stops at the end of
+//! its standard input. Each line of its output begins with the seconds since 1970:
 //!
 //! ```text
 //! 1.5 event PATH LOCAL EVENT          an event of a path

@@ -1,13 +1,14 @@
-//! The cost of the hybrid key exchange: handshakes in memory, with the hybrid and the classical one in turns.
+//! The cost of the hybrid key exchange: handshakes in memory, with the hybrid and the classical one
+//! in turns.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example key_exchange -- [ROUNDS] [HANDSHAKES]
 //! ```
 //!
-//! A client and a server of the core run on one thread, without sockets. The certificate has an Ed25519
-//! key, and no session is resumed. Prints the processor time of each side for a handshake, and the bytes
-//! that each side sends until both have confirmed the handshake. A figure is the median of the rounds; a
-//! ratio is the median of the ratios of single rounds.
+//! A client and a server of the core run on one thread, without sockets. The certificate has an
+//! Ed25519 key, and no session is resumed. Prints the processor time of each side for a handshake,
+//! and the bytes that each side sends until both have confirmed the handshake. A figure is the
+//! median of the rounds; a ratio is the median of the ratios of single rounds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! A long download over one or several paths: its hash, and the memory of both sides, over loopback.
+//! A long download over one or several paths: its hash, and the memory of both sides, over
+//! loopback.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --example long_transfer -- [GIB] [PATHS]
 //! ```
 //!
-//! The server is a process of its own and generates the data; the client keeps no data. Both compute the
-//! SHA-256 of the data. Their resident memory is read each second.
+//! The server is a process of its own and generates the data; the client keeps no data. Both
+//! compute the SHA-256 of the data. Their resident memory is read each second.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::id;

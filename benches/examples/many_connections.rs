@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The server is a process of its own; both run on one thread. Requests are spread evenly over the
-//! second. A request and its response have 1 KiB each, on a stream of their own. Prints the number of
-//! failures, the times of responses, and the server's memory and processor time.
+//! second. A request and its response have 1 KiB each, on a stream of their own. Prints the number
+//! of failures, the times of responses, and the server's memory and processor time.
 
 use std::net::SocketAddr;
 use std::process::id;

@@ -1,17 +1,20 @@
-//! A server with one worker and with two workers: requests and handshakes per second, over loopback.
+//! A server with one worker and with two workers: requests and handshakes per second, over
+//! loopback.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --example many_cores -- [SECONDS] [--share PERCENT]
 //! ```
 //!
-//! A worker is a thread of the server with a socket of its own (`EndpointBuilder::workers`). The clients, in another
-//! process, open connections from 32 ports for each worker, and keep all workers busy: with requests of 100 bytes and
-//! responses of 1 KiB on streams of their own, or with handshakes, each on a connection without data. Prints the number of
-//! requests or handshakes per second, and per second of the server's processor time.
+//! A worker is a thread of the server with a socket of its own (`EndpointBuilder::workers`). The
+//! clients, in another process, open connections from 32 ports for each worker, and keep all
+//! workers busy: with requests of 100 bytes and responses of 1 KiB on streams of their own, or with
+//! handshakes, each on a connection without data. Prints the number of requests or handshakes per
+//! second, and per second of the server's processor time.
 //!
-//! With `--share`, as root on Linux with control groups of version 1 at `/sys/fs/cgroup/cpu`, each worker gets at most
-//! this share of a processor. If clients and server share two processors, the limit gives two workers the same
-//! conditions as one worker: with a share of 30, clients have 1.4 processors.
+//! With `--share`, as root on Linux with control groups of version 1 at `/sys/fs/cgroup/cpu`, each
+//! worker gets at most this share of a processor. If clients and server share two processors, the
+//! limit gives two workers the same conditions as one worker: with a share of 30, clients have 1.4
+//! processors.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -216,7 +219,8 @@ async fn request(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// Runs a server with this number of workers, until the process is ended. The first thread runs no worker.
+/// Runs a server with this number of workers, until the process is ended. The first thread runs no
+/// worker.
 fn serve(workers: usize) -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let builder = Endpoint::builder().bind("127.0.0.1:0".parse()?);

@@ -1,21 +1,21 @@
-//! A server with more new connections than it can take, and a server under a flood of forged attempts
-//! to connect, over loopback.
+//! A server with more new connections than it can take, and a server under a flood of forged
+//! attempts to connect, over loopback.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example overload -- [SECONDS [MICROSECONDS]]
 //! ```
 //!
-//! Four programs run as processes of their own, each on one thread: the server; a client with established
-//! connections, which sends a thousand requests per second and measures the times of answers; a client that
-//! makes new connections; and a sender of forged packets. First, new connections come as fast as the
-//! server takes them: the server's capacity. Then they come at half of the capacity, at one and a half
-//! times the capacity, and at half of it again. Last, a client makes one connection after the other,
-//! without and with a flood of 4000 forged Initials per second from addresses that never answer. Each
-//! phase takes SECONDS.
+//! Four programs run as processes of their own, each on one thread: the server; a client with
+//! established connections, which sends a thousand requests per second and measures the times of
+//! answers; a client that makes new connections; and a sender of forged packets. First, new
+//! connections come as fast as the server takes them: the server's capacity. Then they come at half
+//! of the capacity, at one and a half times the capacity, and at half of it again. Last, a client
+//! makes one connection after the other, without and with a flood of 4000 forged Initials per
+//! second from addresses that never answer. Each phase takes SECONDS.
 //!
-//! With the small key of this program, a handshake takes a client longer than the server. The server
-//! therefore computes MICROSECONDS longer in each handshake (1000 by default), as with a large RSA key, so
-//! that the server is the bottleneck.
+//! With the small key of this program, a handshake takes a client longer than the server. The
+//! server therefore computes MICROSECONDS longer in each handshake (1000 by default), as with a
+//! large RSA key, so that the server is the bottleneck.
 
 use std::io::{BufRead, stdin};
 use std::net::{SocketAddr, UdpSocket};
@@ -82,7 +82,8 @@ fn lines() -> UnboundedReceiver<()> {
     lines
 }
 
-/// Answers every request. Reports the endpoint's counters at each line of the input, until the input ends.
+/// Answers every request. Reports the endpoint's counters at each line of the input, until the
+/// input ends.
 async fn serve(more: Duration) -> Result<(), Failure> {
     let name = std::str::from_utf8(ALPN)?;
     let (config, _) = ServerConfig::self_signed(&["localhost"], &[name.as_bytes()])?;
@@ -162,8 +163,8 @@ fn shares(mut times: Vec<Duration>) -> String {
     format!("p50 {p50:.2} ms, p99 {p99:.2} ms, most {most:.2} ms")
 }
 
-/// Sends requests on established connections. At each line of the input, reports the times of answers since the
-/// last report.
+/// Sends requests on established connections. At each line of the input, reports the times of
+/// answers since the last report.
 async fn ask_all(server: SocketAddr) -> Result<(), Failure> {
     let endpoint = client()?;
     let (sender, mut times) = unbounded_channel();

@@ -1,13 +1,15 @@
-//! Loads a page of many objects over HTTP/3. Some objects are requested after other objects have arrived.
+//! Loads a page of many objects over HTTP/3. Some objects are requested after other objects have
+//! arrived.
 //!
 //! ```text
 //! cargo run --release -p mpquic-benches --example page -- SERVER LOCAL[,LOCAL] KIND...
 //! ```
 //!
 //! connects to a `mpquic serve` from each LOCAL address, and waits for as many paths. A KIND is
-//! `NAME:COUNT:URGENCY:AFTER`: COUNT objects NAME-0, NAME-1 and so on, with an urgency of RFC 9218 (empty: no urgency;
-//! `2i`: incremental), requested once all objects of the kind AFTER have arrived (empty: at once). Prints, for each kind,
-//! the seconds from the first request to the end of the kind's last object. `benches/page` runs this program.
+//! `NAME:COUNT:URGENCY:AFTER`: COUNT objects NAME-0, NAME-1 and so on, with an urgency of RFC 9218
+//! (empty: no urgency; `2i`: incremental), requested once all objects of the kind AFTER have
+//! arrived (empty: at once). Prints, for each kind, the seconds from the first request to the end
+//! of the kind's last object. `benches/page` runs this program.
 
 use std::net::SocketAddr;
 

@@ -5,13 +5,13 @@
 //! cargo run --release -p mpquic-benches --example soak -- [MINUTES]
 //! ```
 //!
-//! Client and server are processes of their own, each on one thread. A connection has two paths from
-//! the start, echoes a stream, closes one path, echoes another stream and is closed, by either side
-//! or because its last handle is dropped. Meanwhile one of the client's two sockets is closed and
-//! opened again, once a second. The time is divided into rounds. After each round, all connections have
-//! ended, and a line shows the remaining memory, descriptors and tasks. Connections that end because both
-//! processes were stopped for a while (the machine slept, or other measurements needed it alone) are
-//! counted apart.
+//! Client and server are processes of their own, each on one thread. A connection has two paths
+//! from the start, echoes a stream, closes one path, echoes another stream and is closed, by either
+//! side or because its last handle is dropped. Meanwhile one of the client's two sockets is closed
+//! and opened again, once a second. The time is divided into rounds. After each round, all
+//! connections have ended, and a line shows the remaining memory, descriptors and tasks.
+//! Connections that end because both processes were stopped for a while (the machine slept, or
+//! other measurements needed it alone) are counted apart.
 
 use std::fs;
 use std::io::Read;
@@ -33,8 +33,8 @@ const ROUNDS: u32 = 12;
 const WORKERS: u64 = 16;
 /// A connection that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A process without processor time for this long was stopped, and may have lost connections to idle
-/// timeouts.
+/// A process without processor time for this long was stopped, and may have lost connections to
+/// idle timeouts.
 const STOPPED: Duration = Duration::from_secs(10);
 const LARGEST: usize = 300_000;
 /// Asks the server to close the connection.
@@ -174,8 +174,8 @@ fn sample(server: &mut Process, endpoint: &Endpoint) -> Result<Use, Failure> {
     })
 }
 
-/// A figure: its name, its values for client and server, and its allowed growth: parts of 1024, and an
-/// absolute number.
+/// A figure: its name, its values for client and server, and its allowed growth: parts of 1024, and
+/// an absolute number.
 type Figure = (&'static str, fn(&Use) -> [u64; 2], (u64, u64));
 
 /// Checks that the last third of the rounds uses no more than the first third. The first round, in
@@ -216,7 +216,8 @@ async fn flap(endpoint: &Endpoint, local: SocketAddr, end: Instant) -> Result<()
     Ok(())
 }
 
-/// The number of successful connections, and of connections that ended because processes were stopped.
+/// The number of successful connections, and of connections that ended because processes were
+/// stopped.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     done: u64,

@@ -1,4 +1,5 @@
-//! Parts that the benchmarks of mpquic share. `benches/` has the benchmarks, and `RESULTS.md` the figures.
+//! Parts that the benchmarks of mpquic share. `benches/` has the benchmarks, and `RESULTS.md` the
+//! figures.
 
 use mpquic_core::config::TransportOptions;
 

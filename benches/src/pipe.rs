@@ -125,8 +125,8 @@ impl Pipe {
         self.lost = of_thousand;
     }
 
-    /// From now on, this number of each thousand datagrams from the server arrives after the rest of its
-    /// train.
+    /// From now on, this number of each thousand datagrams from the server arrives after the rest
+    /// of its train.
     pub fn reorder(&mut self, of_thousand: u64) {
         self.late = of_thousand;
     }
@@ -258,8 +258,8 @@ impl Pipe {
         while self.round() {}
     }
 
-    /// Passes a train from the server, and the client's answers; false if neither side had a datagram to
-    /// send.
+    /// Passes a train from the server, and the client's answers; false if neither side had a
+    /// datagram to send.
     fn round(&mut self) -> bool {
         let mut trouble = Trouble {
             lost: self.lost,
@@ -336,7 +336,8 @@ impl End {
         any
     }
 
-    /// Receives a train, and copies it into reused memory, as a driver does with datagrams of a socket.
+    /// Receives a train, and copies it into reused memory, as a driver does with datagrams of a
+    /// socket.
     fn receive<'a>(
         &mut self,
         now: Instant,

@@ -8,8 +8,8 @@ fn pipe(crypto: Crypto, paths: u8) -> Pipe {
     Pipe::new(crypto, paths, transport)
 }
 
-/// How often `run` allocates, once what it did twenty times before has warmed everything up: how large
-/// queues and lists become differs from one run to the next, with what packets carry.
+/// How often `run` allocates, once what it did twenty times before has warmed everything up: how
+/// large queues and lists become differs from one run to the next, with what packets carry.
 fn allocations(mut run: impl FnMut()) -> u64 {
     for _ in 0..20 {
         run();

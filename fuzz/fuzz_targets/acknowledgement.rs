@@ -90,8 +90,8 @@ impl Model {
         self.check_lost(counts.lost, acked + counts.late > 0);
     }
 
-    /// Marks numbers as acknowledged. Returns the number of packets in flight among them, and of lost
-    /// packets.
+    /// Marks numbers as acknowledged. Returns the number of packets in flight among them, and of
+    /// lost packets.
     fn mark(&mut self, range: RangeInclusive<u64>) -> (usize, usize) {
         let (mut newly, mut late) = (0, 0);
         for (_, state) in self.packets.range_mut(range).map(|(_, packet)| packet) {

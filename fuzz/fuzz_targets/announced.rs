@@ -113,7 +113,8 @@ impl Announced {
         }
     }
 
-    /// True if the parameters are invalid by RFC 9000 sections 7.3, 7.4 and 18.2 or by an extension.
+    /// True if the parameters are invalid by RFC 9000 sections 7.3, 7.4 and 18.2 or by an
+    /// extension.
     fn is_wrong(&self, of: Side, applied: &TransportParameters) -> bool {
         let min_ack_delay = applied.min_ack_delay.unwrap_or_default();
         let of_server = of.is_server() && (self.wrong_destination || self.retry_source);
@@ -207,7 +208,8 @@ fuzz_target!(|input: Input| {
             let code = TransportErrorCode::TRANSPORT_PARAMETER_ERROR;
             assert_eq!(error.fault.code(), code, "{error}");
         }
-        // The peer's connection uses multipath, although the replaced parameters do not announce it.
+        // The peer's connection uses multipath, although the replaced parameters do not announce
+        // it.
         Some(ConnectionError::TransportError(error)) => {
             assert_eq!(input.announced.initial_max_path_id, Some(0), "{error}");
         }
@@ -217,7 +219,8 @@ fuzz_target!(|input: Input| {
             assert!(!is_wrong(&input, !victim), "nobody minds");
             use_it(&mut table, &input, victim);
         }
-        // The victim kept the announced limits, which exceed the limits that the peer's connection knows.
+        // The victim kept the announced limits, which exceed the limits that the peer's connection
+        // knows.
         Some(ConnectionError::ConnectionClosed(_)) => assert!(!is_wrong(&input, !victim)),
         Some(other) => panic!("{other}"),
     }
@@ -291,8 +294,8 @@ fn use_it(table: &mut Table, input: &Input, victim: Side) {
     table.wait(Duration::from_millis(200));
 }
 
-/// Checks the victim's first datagrams: no datagram is larger than the peer accepts, and the bytes of
-/// streams stay within the peer's credit.
+/// Checks the victim's first datagrams: no datagram is larger than the peer accepts, and the bytes
+/// of streams stay within the peer's credit.
 fn check_flight(table: &Table, peer: &Announced, victim: Side) {
     let most = peer.max_udp_payload_size.unwrap_or(u16::MAX);
     let mut ends: BTreeMap<StreamId, u64> = BTreeMap::new();
@@ -319,7 +322,8 @@ fn check_flight(table: &Table, peer: &Announced, victim: Side) {
     );
 }
 
-/// The frames of a datagram's 1-RTT packet, which is not encrypted: [`NullCrypto`] appends a tag only.
+/// The frames of a datagram's 1-RTT packet, which is not encrypted: [`NullCrypto`] appends a tag
+/// only.
 fn one_rtt_frames(datagram: &Datagram) -> Vec<Frame> {
     let mut rest = datagram.data.clone();
     while let (false, Ok(packet)) = (rest.is_empty(), next_packet(&mut rest, 8)) {

@@ -1,6 +1,6 @@
-//! Answers of a server to the tool's client. Parts of files agree with a naive reading of RFC 9110. Redirections
-//! agree with a naive reading of RFC 3986, and never take secrets to another host. Names in lists of directories
-//! stay in their directory, and messages stay short.
+//! Answers of a server to the tool's client. Parts of files agree with a naive reading of RFC 9110.
+//! Redirections agree with a naive reading of RFC 3986, and never take secrets to another host.
+//! Names in lists of directories stay in their directory, and messages stay short.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Connection IDs of a path: any NEW_CONNECTION_ID frames against a naive version of the rules of RFC
-//! 9000, and two honest sides over a bad network.
+//! Connection IDs of a path: any NEW_CONNECTION_ID frames against a naive version of the rules of
+//! RFC 9000, and two honest sides over a bad network.
 
 #![no_main]
 
@@ -16,8 +16,8 @@ const PATH: PathId = PathId(3);
 
 #[derive(Debug, Arbitrary)]
 enum Operation {
-    /// A new frame. The sequence number is near the highest one, or far from it; the other fields have
-    /// one of few values.
+    /// A new frame. The sequence number is near the highest one, or far from it; the other fields
+    /// have one of few values.
     New {
         sequence: i8,
         far: u32,
@@ -57,8 +57,8 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// The rules of RFC 9000 sections 5.1 and 19.15 and RFC 10069 section 4.4 for the side that uses the
-/// connection IDs.
+/// The rules of RFC 9000 sections 5.1 and 19.15 and RFC 10069 section 4.4 for the side that uses
+/// the connection IDs.
 struct Model {
     limit: u64,
     seen: BTreeSet<u64>,
@@ -67,8 +67,8 @@ struct Model {
     in_use: Option<u64>,
     is_open: bool,
     retire_prior_to: u64,
-    /// The number of connection IDs since the last rise of `retire_prior_to` that arrived after they
-    /// had to be retired.
+    /// The number of connection IDs since the last rise of `retire_prior_to` that arrived after
+    /// they had to be retired.
     late: u64,
     /// Retirements that the peer has not acknowledged; true if the frame is due.
     retirements: Vec<(u64, bool)>,

@@ -29,8 +29,8 @@ fuzz_target!(|payload: &[u8]| {
     }
 });
 
-/// Without multipath, the frames before the first frame of RFC 10069 are the same, and this frame is
-/// unknown (MP-002).
+/// Without multipath, the frames before the first frame of RFC 10069 are the same, and this frame
+/// is unknown (MP-002).
 fn check_without_multipath(payload: &Bytes, frames: &[Frame]) {
     let mut plain = FrameIter::new(payload.clone(), false);
     for frame in frames {

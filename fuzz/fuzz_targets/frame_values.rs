@@ -1,5 +1,5 @@
-//! Frames made of values: decoding returns the encoded frames. A cut payload returns its whole frames,
-//! and then an error.
+//! Frames made of values: decoding returns the encoded frames. A cut payload returns its whole
+//! frames, and then an error.
 
 #![no_main]
 

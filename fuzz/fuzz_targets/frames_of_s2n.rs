@@ -65,8 +65,8 @@ fn shortest(frame: Frame) -> Frame {
     }
 }
 
-/// Checks that s2n-quic may accept a frame that we refuse: s2n-quic has frames of its own, and leaves
-/// some checks to the users of a frame.
+/// Checks that s2n-quic may accept a frame that we refuse: s2n-quic has frames of its own, and
+/// leaves some checks to the users of a frame.
 fn assert_is_lenient(fault: Fault, frame: &FrameMut<'_>) {
     let is_lenient = match (fault, frame) {
         (Fault::OffsetTooLarge, s2n::Frame::Stream(_) | s2n::Frame::Crypto(_)) => true,

@@ -1,6 +1,7 @@
-//! Answers of a hostile server, end to end: bytes of streams pass QUIC, the rules of mpquic-h3, and h3. The client
-//! gets the message that a naive reading of RFC 9114 finds in all bytes of the stream. The connection ends only where
-//! the RFC demands its end; otherwise another request gets its answer.
+//! Answers of a hostile server, end to end: bytes of streams pass QUIC, the rules of mpquic-h3, and
+//! h3. The client gets the message that a naive reading of RFC 9114 finds in all bytes of the
+//! stream. The connection ends only where the RFC demands its end; otherwise another request gets
+//! its answer.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
-//! Requests of a hostile client, end to end: bytes of streams through QUIC, the rules of mpquic-h3, and h3. What a
-//! server gets is what a naive reading of RFC 9114 finds in all bytes of the stream; what is malformed ends its
-//! stream, and the connection only where the RFC says so; another request is answered beside it.
+//! Requests of a hostile client, end to end: bytes of streams through QUIC, the rules of mpquic-h3,
+//! and h3. What a server gets is what a naive reading of RFC 9114 finds in all bytes of the stream;
+//! what is malformed ends its stream, and the connection only where the RFC says so; another
+//! request is answered beside it.
 
 #![no_main]
 

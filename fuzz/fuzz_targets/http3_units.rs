@@ -1,5 +1,5 @@
-//! HTTP/3 frames of a stream, cut for `h3`: for any pieces of the stream, the units agree with a model
-//! that has all bytes at once.
+//! HTTP/3 frames of a stream, cut for `h3`: for any pieces of the stream, the units agree with a
+//! model that has all bytes at once.
 
 #![no_main]
 
@@ -105,8 +105,8 @@ fn add(found: &mut Vec<Out>, unit: &[u8], is_raw: bool) {
     });
 }
 
-/// Joins raw units, because raw bytes come in pieces of any size. `Units` marks only units of DATA as
-/// raw, so all bytes after an unframed start are compared as bytes.
+/// Joins raw units, because raw bytes come in pieces of any size. `Units` marks only units of DATA
+/// as raw, so all bytes after an unframed start are compared as bytes.
 fn join(all: Vec<Out>) -> (Vec<Out>, Vec<u8>) {
     let mut joined: Vec<Out> = Vec::new();
     let mut unframed: Option<Vec<u8>> = None;

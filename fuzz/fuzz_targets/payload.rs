@@ -1,6 +1,6 @@
-//! A whole connection whose peer, the attacker, sends any frames in authentic packets. The connection
-//! of the victim goes on, or ends and tells the attacker its fault. Memory stays within its limit,
-//! sent data arrives unchanged, and no state is left at the end.
+//! A whole connection whose peer, the attacker, sends any frames in authentic packets. The
+//! connection of the victim goes on, or ends and tells the attacker its fault. Memory stays within
+//! its limit, sent data arrives unchanged, and no state is left at the end.
 
 #![no_main]
 
@@ -286,7 +286,8 @@ impl Attack {
                 // The attacker's connection found a fault in an answer that the attack caused.
                 Some(ConnectionError::ConnectionClosed(_)) => {}
                 Some(ConnectionError::ApplicationClosed(_)) if may_close => {}
-                // The attacker named foreign connection IDs, lost its connection, and answers with a stateless reset.
+                // The attacker named foreign connection IDs, lost its connection, and answers with
+                // a stateless reset.
                 Some(ConnectionError::Reset) if attacker_is_gone => {}
                 Some(ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut) => {}
                 Some(other) => panic!("{other}"),

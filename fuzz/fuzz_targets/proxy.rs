@@ -1,6 +1,7 @@
-//! Messages of strangers to a proxy: capsules in pieces, SOCKS messages, targets. Capsules agree with a model that has
-//! all bytes at once. Capsules of CONNECT-IP and of bound UDP survive writing and reading. Further bytes do not change the reading of a
-//! SOCKS message. A target survives each of its forms.
+//! Messages of strangers to a proxy: capsules in pieces, SOCKS messages, targets. Capsules agree
+//! with a model that has all bytes at once. Capsules of CONNECT-IP and of bound UDP survive writing
+//! and reading. Further bytes do not change the reading of a SOCKS message. A target survives each
+//! of its forms.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Reassembly of a stream against a naive model: each byte is a function of its offset, and the model
-//! is a map of the offsets whose bytes arrived and were read.
+//! Reassembly of a stream against a naive model: each byte is a function of its offset, and the
+//! model is a map of the offsets whose bytes arrived and were read.
 
 #![no_main]
 

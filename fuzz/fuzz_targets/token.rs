@@ -1,6 +1,6 @@
-//! Address validation tokens: opened tokens have the content of the sealed ones, changed tokens do not open, and
-//! authentic nonsense is no token. A service that makes Retry tokens in place of servers survives all datagrams, and its
-//! answers are short.
+//! Address validation tokens: opened tokens have the content of the sealed ones, changed tokens do
+//! not open, and authentic nonsense is no token. A service that makes Retry tokens in place of
+//! servers survives all datagrams, and its answers are short.
 
 #![no_main]
 
@@ -99,7 +99,8 @@ fuzz_target!(|input: Input| {
     assert_eq!(ours.open_text(&sealed).as_ref(), Some(&input.text));
     if let Some((_, content)) = ours.open(&sealed) {
         let again = ours.seal(input.nonce, content);
-        // A token of ours has at most eight addresses, so a longer list is cut when it is sealed again.
+        // A token of ours has at most eight addresses, so a longer list is cut when it is sealed
+        // again.
         let text = ours.open_text(&again).expect("our own");
         assert!(input.text.starts_with(&text));
         let is_list = matches!(

@@ -1,6 +1,6 @@
-//! Tokens of many connections, used in any order. A client collects tokens while it has an address, and loses the
-//! address. All its tokens together then send no more than one first window to the new owner of the address (RFC 9000
-//! section 21.3).
+//! Tokens of many connections, used in any order. A client collects tokens while it has an address,
+//! and loses the address. All its tokens together then send no more than one first window to the
+//! new owner of the address (RFC 9000 section 21.3).
 
 #![no_main]
 

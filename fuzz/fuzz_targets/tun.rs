@@ -1,5 +1,6 @@
-//! Packets of a TUN device. A segment with other addresses differs in the addresses only, and its checksum is as right
-//! or wrong as before. Payloads are the payloads of the datagrams. Answers are valid packets.
+//! Packets of a TUN device. A segment with other addresses differs in the addresses only, and its
+//! checksum is as right or wrong as before. Payloads are the payloads of the datagrams. Answers are
+//! valid packets.
 
 #![no_main]
 
@@ -69,8 +70,8 @@ fn sum(bytes: &[u8]) -> u64 {
     words.sum::<u64>() % 0xffff
 }
 
-/// Two sums that a change of addresses and ports, with its checksums, leaves the same: the sum of the IPv4 header,
-/// and the sum of all bytes that the checksum of TCP covers.
+/// Two sums that a change of addresses and ports, with its checksums, leaves the same: the sum of
+/// the IPv4 header, and the sum of all bytes that the checksum of TCP covers.
 fn sums(ip: &[u8]) -> (u64, u64) {
     match ip[0] >> 4 {
         4 => {
@@ -134,8 +135,8 @@ fn check_frame(input: &Input) {
 /// Kinds of extension headers, among them "no next header" (59).
 const EXTENSIONS: [u8; 6] = [0, 43, 60, 44, 51, 59];
 
-/// Checks a built packet against the reading that its parts demand: a fragment counts as no packet, and extension
-/// headers are skipped.
+/// Checks a built packet against the reading that its parts demand: a fragment counts as no packet,
+/// and extension headers are skipped.
 fn check_built(built: &Built) {
     let protocol = if built.is_udp { 17 } else { 6 };
     let mut body = vec![0; if built.is_udp { 8 } else { 20 }];

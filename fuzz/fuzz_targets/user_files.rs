@@ -1,6 +1,6 @@
-//! Files that users write, or that earlier runs left: credentials and rights, known servers, notes beside parts
-//! of downloads, states of devices, and logs. The tool accepts the files that a naive reading accepts. Files of others
-//! stay as they are. Messages are one line, and have no secrets.
+//! Files that users write, or that earlier runs left: credentials and rights, known servers, notes
+//! beside parts of downloads, states of devices, and logs. The tool accepts the files that a naive
+//! reading accepts. Files of others stay as they are. Messages are one line, and have no secrets.
 
 #![no_main]
 

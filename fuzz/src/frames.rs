@@ -238,7 +238,8 @@ fn data(u: &mut Unstructured<'_>) -> Result<Bytes> {
     Ok(Bytes::copy_from_slice(u.bytes(length)?))
 }
 
-/// A frame with one of few connection IDs and tokens, so that several frames name the same one, or with any.
+/// A frame with one of few connection IDs and tokens, so that several frames name the same one, or
+/// with any.
 pub fn new_connection_id(u: &mut Unstructured<'_>) -> Result<NewConnectionId> {
     let sequence_number = varint(u)?;
     let retire_prior_to = varint(u)?.min(sequence_number);

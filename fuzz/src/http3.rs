@@ -246,8 +246,8 @@ struct Reader {
     read: Read,
 }
 
-/// A stream of a message, all at once (RFC 9114 sections 4 and 7). `begin` reads fields; it is `None` for malformed
-/// ones.
+/// A stream of a message, all at once (RFC 9114 sections 4 and 7). `begin` reads fields; it is
+/// `None` for malformed ones.
 pub fn read(bytes: &[u8], is_ended: bool, begin: impl Fn(&Fields) -> Option<Begun>) -> Read {
     let mut reader = Reader::default();
     reader.read.fault = reader.frames(bytes, is_ended, &begin).err();

@@ -1,5 +1,5 @@
-//! Two endpoints on a table: each datagram can be changed, dropped or forged on its way. Packets are
-//! protected by [`NullCrypto`], so that a fuzzer can read and write them.
+//! Two endpoints on a table: each datagram can be changed, dropped or forged on its way. Packets
+//! are protected by [`NullCrypto`], so that a fuzzer can read and write them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -418,8 +418,8 @@ impl Table {
         self.settle(to);
     }
 
-    /// Moves datagrams in both directions, a millisecond each way, until no datagram is in flight or half
-    /// a second has passed: a peer that breaks rules may keep datagrams going for ever.
+    /// Moves datagrams in both directions, a millisecond each way, until no datagram is in flight
+    /// or half a second has passed: a peer that breaks rules may keep datagrams going for ever.
     pub fn exchange(&mut self) {
         for _ in 0..500 {
             SIDES.into_iter().for_each(|side| self.take(side));

@@ -99,8 +99,9 @@ fn main() -> Result<()> {
     written
 }
 
-/// Builds the contestants' programs beside this program, and returns the programs that cannot be built.
-/// Each program is built alone, so that its features of a library do not change the other programs.
+/// Builds the contestants' programs beside this program, and returns the programs that cannot be
+/// built. Each program is built alone, so that its features of a library do not change the other
+/// programs.
 fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
     let mut failed = Vec::new();
     let mut packages = Vec::from_iter(contestants.iter().map(|who| who.package()));
@@ -116,8 +117,9 @@ fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
     Ok(failed)
 }
 
-/// A certificate by an authority that clients trust, both with ECDSA keys on P-256, which every stack
-/// can use. A self-signed certificate would favour stacks that do not check its own signature.
+/// A certificate by an authority that clients trust, both with ECDSA keys on P-256, which every
+/// stack can use. A self-signed certificate would favour stacks that do not check its own
+/// signature.
 fn write_credentials(options: &Options) -> Result<()> {
     let mut parameters = CertificateParams::new(Vec::new())?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -141,7 +143,8 @@ fn write_credentials(options: &Options) -> Result<()> {
 /// Runs all rounds of a table. A failed run is counted, and the other runs go on.
 fn rounds(subject: Subject, rows: &mut [Row], arguments: &Arguments) {
     for round in 1..=arguments.rounds {
-        // The order changes with each round, so that no contestant always follows the same other one.
+        // The order changes with each round, so that no contestant always follows the same other
+        // one.
         rows.reverse();
         for row in rows.iter_mut().filter(|row| row.lacks.is_none()) {
             let (who, what) = (row.contestant, row.workload);

@@ -50,8 +50,8 @@ struct Side<'a> {
 }
 
 impl Placement {
-    /// Gives this process a higher priority than the measured processes, so that it reads their lines in
-    /// time.
+    /// Gives this process a higher priority than the measured processes, so that it reads their
+    /// lines in time.
     pub(crate) fn prepare(&self) -> Result<()> {
         if self.fair {
             return Ok(());

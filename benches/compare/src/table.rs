@@ -82,8 +82,8 @@ pub(crate) fn describe(subject: Subject, sample: &Sample) -> String {
     words.join(", ")
 }
 
-/// A table with all rows. Ratios relate to `reference`; ratios of several paths relate to one path of
-/// the same contestant.
+/// A table with all rows. Ratios relate to `reference`; ratios of several paths relate to one path
+/// of the same contestant.
 pub(crate) fn table(subject: Subject, rows: &[Row], reference: Contestant) -> String {
     let figures = subject.figures();
     let mut table = format!("### {}\n\n| |", subject.title());

@@ -1,8 +1,8 @@
-//! Runs one hot path of the protocol in memory, for profilers and for `.ci/instructions`, which counts
-//! instructions.
+//! Runs one hot path of the protocol in memory, for profilers and for `.ci/instructions`, which
+//! counts instructions.
 //!
-//! WHAT is bulk, two-paths, auto (two paths with that scheduler), losses, reordering, paced (MiB of a
-//! stream), datagrams, requests or handshake.
+//! WHAT is bulk, two-paths, auto (two paths with that scheduler), losses, reordering, paced (MiB of
+//! a stream), datagrams, requests or handshake.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --bin hot_path -- WHAT null|tls COUNT

@@ -5,8 +5,8 @@ use mpquic_core::PathId;
 
 use crate::coupled::{Coupled, Coupling, Member, Members};
 
-/// A loss halves the window of the fastest path. A slower path loses at most this multiple of a half
-/// of its window.
+/// A loss halves the window of the fastest path. A slower path loses at most this multiple of a
+/// half of its window.
 const MAX_PENALTY: f64 = 1.5;
 
 /// Coupled congestion avoidance between LIA and OLIA: friendlier to other flows than LIA, and

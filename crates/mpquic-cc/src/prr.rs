@@ -105,7 +105,8 @@ mod tests {
     }
 
     impl Flight {
-        /// `packets` are in flight. The acknowledgement of one packet shows that `lost` packets are lost.
+        /// `packets` are in flight. The acknowledgement of one packet shows that `lost` packets are
+        /// lost.
         fn new(packets: u64, lost: u64, target: u64) -> Self {
             let mut event = congestion(CongestionKind::Loss, start(), start());
             event.lost_bytes = lost * MTU;

@@ -180,8 +180,8 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
     }
 }
 
-/// Why no address of this machine is tried, and the options that could add one. `left_out` are the reasons of the
-/// addresses.
+/// Why no address of this machine is tried, and the options that could add one. `left_out` are the
+/// reasons of the addresses.
 pub(crate) fn none_left<'a>(left_out: impl Iterator<Item = &'a str> + Clone) -> String {
     const NONE: &str = "no interface has an address that can reach the server";
     let has = |wanted: &[&str]| left_out.clone().any(|reason| wanted.contains(&reason));
@@ -199,8 +199,8 @@ pub(crate) fn none_left<'a>(left_out: impl Iterator<Item = &'a str> + Clone) -> 
 }
 
 /// Places from which connections can start: the addresses of --local, or all addresses of this
-/// machine. For a server on this machine, the system chooses. A server with a link-local address is reached from the
-/// link-local addresses of its link.
+/// machine. For a server on this machine, the system chooses. A server with a link-local address is
+/// reached from the link-local addresses of its link.
 pub(crate) fn starts(
     reach: &Reach,
     listed: Vec<InterfaceAddress>,

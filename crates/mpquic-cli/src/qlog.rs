@@ -390,8 +390,8 @@ struct Trace {
     text: String,
     /// True once the first record, the head, has been added.
     begun: bool,
-    /// True if each time counts from the event before. The page leaves events out, so such times are
-    /// replaced by times since the start.
+    /// True if each time counts from the event before. The page leaves events out, so such times
+    /// are replaced by times since the start.
     counts_from_event: bool,
     last_time: Value,
 }

@@ -286,7 +286,8 @@ pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
     close_of(&soon(first).await).await
 }
 
-/// Checks the first line of an access log, once it is there: an answer cut after this number of bytes or a few more.
+/// Checks the first line of an access log, once it is there: an answer cut after this number of
+/// bytes or a few more.
 pub(crate) async fn is_cut_after(log: &std::path::Path, least: u64) {
     let first = async {
         loop {

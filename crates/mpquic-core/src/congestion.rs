@@ -213,8 +213,8 @@ pub struct SavedCapacity {
     pub rtt: Duration,
 }
 
-/// How far a path is with the use of what is known of an earlier connection (Careful Resume, RFC 9959
-/// section 3).
+/// How far a path is with the use of what is known of an earlier connection (Careful Resume, RFC
+/// 9959 section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumePhase {

@@ -14,8 +14,8 @@ use crate::wire::frame::{Close, Frame, PacketType};
 pub(crate) enum State {
     /// In use.
     Open,
-    /// The peer closed in a packet of the handshake, which hides the application's code and reason. A later packet of the
-    /// same datagram may have both (RFC 9000 section 10.2.3).
+    /// The peer closed in a packet of the handshake, which hides the application's code and reason.
+    /// A later packet of the same datagram may have both (RFC 9000 section 10.2.3).
     Concealed(ConnectionClose),
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
     Closing(Box<CloseFrame>),
@@ -68,8 +68,9 @@ impl State {
         matches!(self, Self::Open | Self::Concealed(_))
     }
 
-    /// Handles CONNECTION_CLOSE in a packet of this type. Returns the frame if it ends the connection now, and keeps the
-    /// frame if a later packet of the datagram may tell the application's code.
+    /// Handles CONNECTION_CLOSE in a packet of this type. Returns the frame if it ends the
+    /// connection now, and keeps the frame if a later packet of the datagram may tell the
+    /// application's code.
     pub(crate) fn conceal(&mut self, close: Close, packet_type: PacketType) -> Option<Close> {
         if let Close::Connection(concealed) = &close
             && concealed.code == TransportErrorCode::APPLICATION_ERROR

@@ -446,8 +446,8 @@ pub enum SendDatagramError {
     /// The DATAGRAM is bound to a path that was never opened, or was abandoned.
     #[error("no such open path")]
     ClosedPath,
-    /// The connection ended. Drivers report this error: a [`Connection`](crate::Connection) tells of
-    /// its end with [`Event::ConnectionLost`].
+    /// The connection ended. Drivers report this error: a [`Connection`](crate::Connection) tells
+    /// of its end with [`Event::ConnectionLost`].
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
 }

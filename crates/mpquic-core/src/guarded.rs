@@ -128,7 +128,8 @@ impl GuardedController {
         }
     }
 
-    /// Puts another controller in the place of the present one. The new controller starts with the open paths.
+    /// Puts another controller in the place of the present one. The new controller starts with the
+    /// open paths.
     pub(crate) fn replace(&mut self, controller: Box<dyn Controller>, now: Instant) {
         let contain = self.controller.contain;
         self.controller = Contained::new(controller, "controller", contain);

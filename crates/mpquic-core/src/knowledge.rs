@@ -18,15 +18,17 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The value of a [`Key::RoundTrip`] from an address without an answer.
 const SILENT: &str = "silent";
 
-/// The name of an [`Entry`] in a [`Store`], with the addresses or the server that the entry is about.
+/// The name of an [`Entry`] in a [`Store`], with the addresses or the server that the entry is
+/// about.
 ///
 /// The text of a key ([`fmt::Display`]) has the kind and the names, separated by spaces, such as
 /// `token v1 example.org` or `round_trip 10.0.0.1 192.0.2.1:443`. [`Key::parse`] reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Key {
-    /// The address validation token that a server sent in a NEW_TOKEN frame (RFC 9000 section 8.1.3):
-    /// 1 to 1000 bytes that mean nothing to the client. Clients only; good for two weeks, and once.
+    /// The address validation token that a server sent in a NEW_TOKEN frame (RFC 9000 section
+    /// 8.1.3): 1 to 1000 bytes that mean nothing to the client. Clients only; good for two weeks,
+    /// and once.
     Token {
         /// The QUIC version of the connection that brought the token (RFC 9369 section 5).
         version: Version,
@@ -99,7 +101,8 @@ impl Key {
         })
     }
 
-    /// The age from which entries of this kind are ignored, as are entries from as far in the future.
+    /// The age from which entries of this kind are ignored, as are entries from as far in the
+    /// future.
     pub fn lifetime(&self) -> Duration {
         match self {
             Self::Token { .. } => HOUR * 24 * 14,
@@ -138,17 +141,17 @@ impl Entry {
 /// Keeps entries between connections. [`MemoryStore`] does so within the process;
 /// `mpquic_tokio::FileStore` also between processes.
 ///
-/// Connections call a store while they handle packets: a method that waits for a disk or for another
-/// machine delays the connection. Connections work without any entry. A store may therefore forget
-/// entries at any time, and has no way to report failures. Connections check the age and the form of
-/// each entry that a store returns.
+/// Connections call a store while they handle packets: a method that waits for a disk or for
+/// another machine delays the connection. Connections work without any entry. A store may therefore
+/// forget entries at any time, and has no way to report failures. Connections check the age and the
+/// form of each entry that a store returns.
 pub trait Store: fmt::Debug + Send + Sync {
     /// The entry with this key, which stays in the store.
     fn load(&self, key: &Key) -> Option<Entry>;
     /// Adds an entry; replaces an entry with the same key.
     fn save(&self, key: Key, entry: Entry);
-    /// Takes the entry with this key out of the store. Of several callers that take the same entry, at
-    /// most one gets the entry, because tokens are used once.
+    /// Takes the entry with this key out of the store. Of several callers that take the same entry,
+    /// at most one gets the entry, because tokens are used once.
     fn take(&self, key: &Key) -> Option<Entry>;
 }
 
@@ -166,7 +169,8 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// Keeps entries in memory: by default 1024 of each kind of [`Key`]; the oldest make room for new ones.
+/// Keeps entries in memory: by default 1024 of each kind of [`Key`]; the oldest make room for new
+/// ones.
 pub struct MemoryStore {
     limit: usize,
     entries: Mutex<Entries>,
@@ -181,7 +185,8 @@ struct Entries {
 }
 
 impl MemoryStore {
-    /// An empty store for at most `limit` entries of each kind; of a limit of 0, at least one is kept.
+    /// An empty store for at most `limit` entries of each kind; of a limit of 0, at least one is
+    /// kept.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -246,14 +251,16 @@ impl Store for MemoryStore {
 }
 
 /// What connections learn for later connections with the same peers: address validation tokens (RFC
-/// 9000 section 8.1.3), capacities of paths (RFC 9959), and round-trip times from each local address.
+/// 9000 section 8.1.3), capacities of paths (RFC 9959), and round-trip times from each local
+/// address.
 ///
 /// Entries are in a [`Store`], by default in a [`MemoryStore`]. Clones use the same store. Entries
 /// that are too old or malformed are ignored.
 ///
 /// TLS sessions are not among the entries: rustls 0.23 neither writes the sessions of clients
-/// (`Tls13ClientSessionValue`) as bytes nor makes them of bytes, and binds each session to the verifier
-/// of certificates in memory. Sessions stay in the TLS configuration of the client, and end with the process.
+/// (`Tls13ClientSessionValue`) as bytes nor makes them of bytes, and binds each session to the
+/// verifier of certificates in memory. Sessions stay in the TLS configuration of the client, and
+/// end with the process.
 ///
 /// ```
 /// use std::sync::Arc;

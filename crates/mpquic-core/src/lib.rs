@@ -1,4 +1,5 @@
-//! Sans-IO protocol core of mpquic: QUIC versions 1 and 2 with the multipath extension of RFC 10069.
+//! Sans-IO protocol core of mpquic: QUIC versions 1 and 2 with the multipath extension of RFC
+//! 10069.
 //!
 //! Nothing here opens a socket, reads a clock or draws randomness: datagrams, `now` and a seed are
 //! arguments, so the same inputs give the same packets. `mpquic-tokio` drives it over real sockets,
@@ -15,8 +16,8 @@
 //! 3. acts on [`Connection::poll`], until it is `None`,
 //! 4. sets a timer for [`Connection::poll_timeout`], and calls [`Connection::handle_timeout`] then.
 //!
-//! A server's connection starts with TLS's first flight, which takes long: [`Endpoint::accept`] says
-//! how other datagrams are routed meanwhile.
+//! A server's connection starts with TLS's first flight, which takes long: [`Endpoint::accept`]
+//! says how other datagrams are routed meanwhile.
 //!
 //! # Policies
 //!

@@ -171,8 +171,8 @@ impl Outbox {
         &mut self.scheduler_events
     }
 
-    /// Queues the first events of another scheduler, which wants these events about packets. Events for the former
-    /// scheduler are dropped.
+    /// Queues the first events of another scheduler, which wants these events about packets. Events
+    /// for the former scheduler are dropped.
     pub(crate) fn greet_scheduler(
         &mut self,
         needs: Needs,

@@ -10,8 +10,8 @@ pub struct PeerText<'a>(pub &'a [u8]);
 
 impl PeerText<'_> {
     /// True for characters that only stand for themselves: no control characters (of C0 and C1, so
-    /// no escape sequences either), no ends of lines or paragraphs, and none that change the direction
-    /// of what follows.
+    /// no escape sequences either), no ends of lines or paragraphs, and none that change the
+    /// direction of what follows.
     pub fn is_plain(character: char) -> bool {
         !character.is_control()
             && !matches!(

@@ -190,8 +190,8 @@ fn a_restarted_server_resets_the_connection() {
     assert_eq!(pair.open_connections(Side::Client), 0);
 }
 
-/// Every packet puts the probe timeout off (RFC 9002 section 6.2.1); what keeps a path alive must not
-/// do so for ever, while the peer hears PINGs and waits for what was lost.
+/// Every packet puts the probe timeout off (RFC 9002 section 6.2.1); what keeps a path alive must
+/// not do so for ever, while the peer hears PINGs and waits for what was lost.
 #[test]
 fn keep_alive_does_not_hold_up_lost_data() {
     let topology = Topology::new().path("only", LinkConfig::new(50.0, 10 * MS));

@@ -142,8 +142,8 @@ fn a_path_is_opened_as_soon_as_the_handshake_is_complete() {
     }
 }
 
-/// The client's last message of the handshake is lost with the first link, as are its connection IDs for the
-/// other path.
+/// The client's last message of the handshake is lost with the first link, as are its connection
+/// IDs for the other path.
 #[test]
 fn rfc_9001_4_1_2_a_client_whose_first_link_dies_is_confirmed_on_another() {
     for setup in setups() {
@@ -180,7 +180,8 @@ fn a_path_that_waited_for_the_handshake_has_its_own_round_trip() {
         let topology = topology.path("other", LinkConfig::new(100.0, 10 * MS));
         let mut pair = Pair::new(&topology, setup);
         if is_uneven {
-            // The end of the handshake takes nearly the whole round trip, as behind a full queue of uploads.
+            // The end of the handshake takes nearly the whole round trip, as behind a full queue of
+            // uploads.
             let [up, down] = pair.links()[0].links();
             pair.network.change_link(up, &Change::Delay(199 * MS));
             pair.network.change_link(down, &Change::Delay(MS));
@@ -492,7 +493,8 @@ fn rfc_9369_version_2_protects_all_packets() {
         let now = pair.now();
         assert!(pair.client().initiate_key_update(now));
         pair.run_transfers(30 * SECOND).unwrap();
-        // Each datagram of the ClientHello is answered with a Version Negotiation packet, of which one counts.
+        // Each datagram of the ClientHello is answered with a Version Negotiation packet, of which
+        // one counts.
         let negotiations = u64::from(!server.contains(client.iter().min().unwrap()));
         for (side, dropped) in [(Side::Client, negotiations), (Side::Server, 0)] {
             assert_eq!(pair.connection(side).version(), chosen);

@@ -8,13 +8,15 @@ use std::cell::RefCell;
 
 use bytes::{Buf, Bytes};
 
-/// Shorter bodies are copied: that costs less than a place of their own in the send buffer. In bytes.
+/// Shorter bodies are copied: that costs less than a place of their own in the send buffer. In
+/// bytes.
 const SHORT: usize = 4 << 10;
 
-/// A body, or a piece of a body, to be sent without copying: give it to `h3` in the place of [`Bytes`].
+/// A body, or a piece of a body, to be sent without copying: give it to `h3` in the place of
+/// [`Bytes`].
 ///
-/// Bodies below 4 KiB are copied. Larger ones stay in memory until the peer has acknowledged them, with the whole
-/// buffers behind the [`Bytes`].
+/// Bodies below 4 KiB are copied. Larger ones stay in memory until the peer has acknowledged them,
+/// with the whole buffers behind the [`Bytes`].
 ///
 /// ```
 /// use bytes::Bytes;

@@ -3,9 +3,9 @@
 //! h3 0.0.8 writes `:scheme` and `:path` into every request. Only an extended CONNECT request (RFC
 //! 9220) may have these fields; other servers refuse a plain one with them as malformed.
 //!
-//! h3 also lacks the value `connect-ip` of `:protocol` (RFC 9484), and two values of our own. This module shows h3 a
-//! CONNECT-IP request as a `connect-udp` request with the field [`CONNECT_IP`]; the field never
-//! leaves the process.
+//! h3 also lacks the value `connect-ip` of `:protocol` (RFC 9484), and two values of our own. This
+//! module shows h3 a CONNECT-IP request as a `connect-udp` request with the field [`CONNECT_IP`];
+//! the field never leaves the process.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -99,8 +99,8 @@ fn headers(lines: &[u8]) -> Bytes {
 }
 
 /// The frame with another value of `:protocol`, or without a mark by the peer; `None` for an
-/// unchanged frame. A received value that h3 does not know becomes the mark, and a sent frame with the mark gets
-/// the value of the mark.
+/// unchanged frame. A received value that h3 does not know becomes the mark, and a sent frame with
+/// the mark gets the value of the mark.
 fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
     let mut rest = lines(section)?;
     let mut changed = Vec::with_capacity(section.len());

@@ -75,8 +75,8 @@ impl DatagramSender {
             .send_datagram_with(datagram.freeze(), options)
     }
 
-    /// Waiting bytes of the request, with 64 bytes more for each payload; and the number of waiting flows of
-    /// the connection, the request included.
+    /// Waiting bytes of the request, with 64 bytes more for each payload; and the number of waiting
+    /// flows of the connection, the request included.
     pub fn waiting(&self) -> (usize, usize) {
         let flow = Some(self.quarter_stream_id);
         self.connection.datagram_flow_share(flow)

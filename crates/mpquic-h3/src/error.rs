@@ -8,7 +8,8 @@ use h3::error::Code;
 use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
 use mpquic_tokio::{Connection, ConnectionError, ReadError, VarInt, WriteError};
 
-/// A request or a response that breaks a rule of RFC 9114 section 4.1.2. Its stream ended with `H3_MESSAGE_ERROR`.
+/// A request or a response that breaks a rule of RFC 9114 section 4.1.2. Its stream ended with
+/// `H3_MESSAGE_ERROR`.
 ///
 /// Found in `h3`'s `StreamError::Undefined`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

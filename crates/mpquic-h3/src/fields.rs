@@ -1,6 +1,7 @@
 //! [`Fields`]: the rules of RFC 9114 sections 4.2 to 4.4 for the fields of a message, line by line.
 //!
-//! `h3` puts fields into a map first, which tells neither their order nor which pseudo-fields came twice.
+//! `h3` puts fields into a map first, which tells neither their order nor which pseudo-fields came
+//! twice.
 
 use h3::error::Code;
 use http::uri::Authority;
@@ -218,9 +219,9 @@ fn check_authority(value: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// True for a host with or without a port, and without a user: the valid values of `:authority` (RFC 9114 section 4.3.1)
-/// and of a `Host` field that names a host (RFC 9112 section 3.2). A colon without a port is valid (RFC 3986 section
-/// 3.2.3), and an empty value is not.
+/// True for a host with or without a port, and without a user: the valid values of `:authority`
+/// (RFC 9114 section 4.3.1) and of a `Host` field that names a host (RFC 9112 section 3.2). A colon
+/// without a port is valid (RFC 3986 section 3.2.3), and an empty value is not.
 ///
 /// ```
 /// assert!(mpquic_h3::is_host(b"example.org:4433"));

@@ -22,7 +22,8 @@ const SHORT: usize = 8;
 /// The code, in the order of lengths.
 struct Code {
     bytes: [u8; 256],
-    /// For each length: its first code, the number behind its last one, and the place of its first byte.
+    /// For each length: its first code, the number behind its last one, and the place of its first
+    /// byte.
     lengths: [(u32, u32, usize); LONGEST + 1],
     /// For each beginning: the byte, and the length of its code; 0 for longer codes.
     short: [(u8, u8); 1 << SHORT],

@@ -1,8 +1,8 @@
 //! HTTP/3 over multipath QUIC: the traits of [`h3`] and [`h3_datagram`] over [`mpquic_tokio`].
 //!
-//! `h3` speaks HTTP/3 (RFC 9114) over any QUIC that implements its traits. [`Connection`] implements
-//! them, so servers and clients written for `h3` run over several paths unchanged. Offer the
-//! protocol [`ALPN`].
+//! `h3` speaks HTTP/3 (RFC 9114) over any QUIC that implements its traits. [`Connection`]
+//! implements them, so servers and clients written for `h3` run over several paths unchanged. Offer
+//! the protocol [`ALPN`].
 //!
 //! ```
 //! use bytes::{Buf, Bytes};
@@ -63,9 +63,10 @@
 //! # What becomes of bytes
 //!
 //! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
-//! frames are copied if they arrive in parts: a small frame then does not keep much memory. Sent bodies are copied once, into the
-//! send buffer, because `h3` shows them only as slices; a [`Body`] is not copied. Of data through
-//! [`SendStreamUnframed`](h3::quic::SendStreamUnframed), only `Bytes` are not copied.
+//! frames are copied if they arrive in parts: a small frame then does not keep much memory. Sent
+//! bodies are copied once, into the send buffer, because `h3` shows them only as slices; a [`Body`]
+//! is not copied. Of data through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), only
+//! `Bytes` are not copied.
 //!
 //! # What becomes of errors
 //!
@@ -79,15 +80,15 @@
 //!
 //! # What becomes of requests that are dropped
 //!
-//! A request or response dropped before `finish` is reset with `H3_REQUEST_CANCELLED`: the peer must
-//! not take a part for the whole. A client that drops an unread response cancels it with the same
-//! code; a server asks for no more of the request, with `H3_NO_ERROR`.
+//! A request or response dropped before `finish` is reset with `H3_REQUEST_CANCELLED`: the peer
+//! must not take a part for the whole. A client that drops an unread response cancels it with the
+//! same code; a server asks for no more of the request, with `H3_NO_ERROR`.
 //!
 //! # What becomes of priorities
 //!
-//! Streams have the priority that a client tells with PRIORITY_UPDATE (RFC 9218 section 7.2), before or
-//! after its request, without any work of a server. [`Priorities::set`] is for the fields of a request: call it
-//! with each request.
+//! Streams have the priority that a client tells with PRIORITY_UPDATE (RFC 9218 section 7.2),
+//! before or after its request, without any work of a server. [`Priorities::set`] is for the fields
+//! of a request: call it with each request.
 //!
 //! ```
 //! # use bytes::Bytes;
@@ -107,26 +108,27 @@
 //! # }
 //! ```
 //!
-//! Clients say it in a request, with a [`Priority`] as the value of the field `priority`. They send no PRIORITY_UPDATE:
-//! `h3` 0.0.8 keeps the control stream to itself.
+//! Clients say it in a request, with a [`Priority`] as the value of the field `priority`. They send
+//! no PRIORITY_UPDATE: `h3` 0.0.8 keeps the control stream to itself.
 //!
 //! # What becomes of CONNECT
 //!
-//! `h3` 0.0.8 writes `:scheme` and `:path` into every request. This crate removes both from plain CONNECT
-//! requests, as RFC 9114 section 4.4 demands. `h3` does not know `connect-ip` (RFC 9484) either:
-//! [`CONNECT_IP`] tells how such requests are sent and recognised.
+//! `h3` 0.0.8 writes `:scheme` and `:path` into every request. This crate removes both from plain
+//! CONNECT requests, as RFC 9114 section 4.4 demands. `h3` does not know `connect-ip` (RFC 9484)
+//! either: [`CONNECT_IP`] tells how such requests are sent and recognised.
 //!
 //! # What peers may not do
 //!
-//! A peer that breaks a rule of RFC 9114 learns which rule from the code at the end of the stream or connection. The rules
-//! that `h3` 0.0.8 does not check stand here.
+//! A peer that breaks a rule of RFC 9114 learns which rule from the code at the end of the stream
+//! or connection. The rules that `h3` 0.0.8 does not check stand here.
 //!
-//! Of connections: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
-//! their IDs, push streams of clients, and pushes of servers, which no client allows. Of QPACK's two streams (RFC 9204
-//! section 4): instructions for a dynamic table, which we never allow, acknowledgements of one, and the end of such a
-//! stream.
+//! Of connections: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID
+//! and their IDs, push streams of clients, and pushes of servers, which no client allows. Of
+//! QPACK's two streams (RFC 9204 section 4): instructions for a dynamic table, which we never
+//! allow, acknowledgements of one, and the end of such a stream.
 //!
-//! In requests and responses, fields, trailers and DATA frames, each on arrival, before `h3` sees them:
+//! In requests and responses, fields, trailers and DATA frames, each on arrival, before `h3` sees
+//! them:
 //!
 //! | Rule | RFC 9114 | What breaks it ends |
 //! |---|---|---|
@@ -141,9 +143,10 @@
 //! | nothing follows trailers; DATA alone follows CONNECT | 4.1, 4.4 | the connection, with `H3_FRAME_UNEXPECTED` |
 //! | fields refer to no dynamic table; Huffman's code is filled up with ones | RFC 9204 | the connection, with `QPACK_DECOMPRESSION_FAILED` |
 //!
-//! The stream ends with `H3_MESSAGE_ERROR` in both directions, and its reader gets a [`MalformedMessage`]. Trailers are handed
-//! out after the end of their stream. A reader notices missing content at the end of a request; a request whose end has arrived
-//! with its fields is refused at once.
+//! The stream ends with `H3_MESSAGE_ERROR` in both directions, and its reader gets a
+//! [`MalformedMessage`]. Trailers are handed out after the end of their stream. A reader notices
+//! missing content at the end of a request; a request whose end has arrived with its fields is
+//! refused at once.
 //!
 //! Instructions on the QPACK streams, and the end of these streams, are not checked: the dynamic
 //! table has no room, so nobody reads them.
@@ -157,13 +160,13 @@
 //!
 //! # Closing
 //!
-//! `h3` closes a connection when its `Connection` is dropped, or its last `SendRequest`. Unacknowledged
-//! data is lost then. A server that shuts down after its last answer should
-//! wait until the client has closed the connection, with
-//! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
+//! `h3` closes a connection when its `Connection` is dropped, or its last `SendRequest`.
+//! Unacknowledged data is lost then. A server that shuts down after its last answer should wait
+//! until the client has closed the connection, with [`closed`](mpquic_tokio::Connection::closed) on
+//! a clone that it kept.
 //!
-//! A client may close its side first, with GOAWAY. [`reject_requests`] answers its late requests, and
-//! also waits for the end of the connection.
+//! A client may close its side first, with GOAWAY. [`reject_requests`] answers its late requests,
+//! and also waits for the end of the connection.
 
 mod body;
 mod connect;

@@ -5,11 +5,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The field with the priority.
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
-/// Urgency of an answer for its client, from 0, the most urgent, to 7 (RFC 9218 section 4.1), and whether the answer is
-/// incremental, of use in parts (section 4.2). The default is 3 and not incremental.
+/// Urgency of an answer for its client, from 0, the most urgent, to 7 (RFC 9218 section 4.1), and
+/// whether the answer is incremental, of use in parts (section 4.2). The default is 3 and not
+/// incremental.
 ///
-/// Of equally urgent answers, incremental ones take turns; the others leave one after the other, in the order of their
-/// requests.
+/// Of equally urgent answers, incremental ones take turns; the others leave one after the other, in
+/// the order of their requests.
 ///
 /// A server reads the priority from a request ([`Self::of_request`]); a client writes it there:
 ///

@@ -40,7 +40,8 @@ pub(crate) struct Line<'a> {
     pub(crate) value: Text<'a>,
 }
 
-/// The lines of a field section, behind its prefix (RFC 9204 section 4.5.1); `None` if it refers to a dynamic table.
+/// The lines of a field section, behind its prefix (RFC 9204 section 4.5.1); `None` if it refers to
+/// a dynamic table.
 pub(crate) fn lines(section: &[u8]) -> Option<&[u8]> {
     let mut rest = section;
     let required_insert_count = take_number(&mut rest, 8)?;
@@ -48,7 +49,8 @@ pub(crate) fn lines(section: &[u8]) -> Option<&[u8]> {
     (required_insert_count == 0).then_some(rest)
 }
 
-/// Takes a line off the front; `None` for one that refers to the dynamic table, is cut or makes no sense.
+/// Takes a line off the front; `None` for one that refers to the dynamic table, is cut or makes no
+/// sense.
 pub(crate) fn take_line<'a>(rest: &mut &'a [u8]) -> Option<Line<'a>> {
     let first = *rest.first()?;
     match first {
@@ -69,7 +71,8 @@ pub(crate) fn take_line<'a>(rest: &mut &'a [u8]) -> Option<Line<'a>> {
     }
 }
 
-/// Appends a line with a name and a value of its own (RFC 9204 section 4.5.6), each shorter than 127 bytes.
+/// Appends a line with a name and a value of its own (RFC 9204 section 4.5.6), each shorter than
+/// 127 bytes.
 pub(crate) fn put_line(lines: &mut Vec<u8>, name: &str, value: &str) {
     match name.len() {
         short @ 0..7 => lines.push(0b0010_0000 | short as u8),
@@ -85,7 +88,8 @@ fn of_static_table(index: u64) -> Option<(Text<'static>, Text<'static>)> {
     Some((Text::Plain(name.as_bytes()), Text::Plain(value.as_bytes())))
 }
 
-/// A string behind a length with a prefix of so many bits, and before them one that tells Huffman's code.
+/// A string behind a length with a prefix of so many bits, and before them one that tells Huffman's
+/// code.
 fn take_string<'a>(rest: &mut &'a [u8], bits: u32) -> Option<Text<'a>> {
     let is_huffman = rest.first()? & (1 << bits) != 0;
     let length = usize::try_from(take_number(rest, bits)?).ok()?;

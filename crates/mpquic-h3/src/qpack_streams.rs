@@ -52,7 +52,8 @@ impl QpackStreams {
     pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
         if let Some(stream) = &mut self.encoder {
             read(stream, cx, |instructions| {
-                // RFC 9204 section 3.2.3: our settings allow no dynamic table, so its capacity can be set to 0 only.
+                // RFC 9204 section 3.2.3: our settings allow no dynamic table, so its capacity can
+                // be set to 0 only.
                 let is_right = instructions.iter().all(|&byte| byte == 0b0010_0000);
                 let code = Code::QPACK_ENCODER_STREAM_ERROR;
                 is_right

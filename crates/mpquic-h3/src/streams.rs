@@ -486,8 +486,8 @@ impl Receiving {
     fn finished(&mut self) -> Result<Option<Bytes>, StreamErrorIncoming> {
         self.ended = true;
         if self.units.is_in_frame() {
-            // RFC 9114 section 7.1. h3 would take missing data for the end, and the beginning of another frame for the
-            // bytes before the trailers.
+            // RFC 9114 section 7.1. h3 would take missing data for the end, and the beginning of
+            // another frame for the bytes before the trailers.
             return Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"));
         }
         if let Rules::Message(message) = &self.rules {

@@ -159,7 +159,8 @@ impl Advise {
     }
 }
 
-/// The contenders: each scheduler with each controller over all paths, and each controller over each path alone.
+/// The contenders: each scheduler with each controller over all paths, and each controller over
+/// each path alone.
 fn contenders(schedulers: &[String], controllers: &[String], paths: usize) -> Vec<Contender> {
     let contender = |scheduler: &str, controller: &str, used| {
         let name = match used {

@@ -17,7 +17,8 @@ const LEVEL: f64 = 0.05;
 pub(crate) struct Changes {
     /// The scenarios that both sets contain, in the order of the second set.
     pub(crate) scenarios: Vec<Scenario>,
-    /// Names of the scenarios that only the first set contains, and of the scenarios that only the second set contains.
+    /// Names of the scenarios that only the first set contains, and of the scenarios that only the
+    /// second set contains.
     pub(crate) alone: [Vec<String>; 2],
 }
 
@@ -45,7 +46,8 @@ pub(crate) struct Line {
     pub(crate) contender: String,
     pub(crate) medians: [f64; 2],
     pub(crate) comparison: Comparison,
-    /// The probability of the difference by chance alone, corrected for the other lines of the scenario.
+    /// The probability of the difference by chance alone, corrected for the other lines of the
+    /// scenario.
     chance: f64,
     lower_is_better: bool,
 }
@@ -61,7 +63,8 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    /// Compares two sides by their medians, if every run of a side failed. Otherwise, returns `None`.
+    /// Compares two sides by their medians, if every run of a side failed. Otherwise, returns
+    /// `None`.
     pub(crate) fn of(sides: [(&ScenarioResults, Cell); 2], metric: &str) -> Option<Self> {
         if !sides
             .iter()
@@ -193,7 +196,8 @@ pub(crate) fn metric<'a>(
 }
 
 impl Changes {
-    /// The changes between two sets, compared by the named metric, or else by each scenario's own metric.
+    /// The changes between two sets, compared by the named metric, or else by each scenario's own
+    /// metric.
     pub(crate) fn between(
         before: &Results,
         after: &Results,
@@ -262,8 +266,8 @@ fn only(these: &ScenarioResults, others: &ScenarioResults) -> Vec<String> {
     names.cloned().collect()
 }
 
-/// Compares every contender of the second results with the same contender of the first. Pairs runs with the same values
-/// and seed.
+/// Compares every contender of the second results with the same contender of the first. Pairs runs
+/// with the same values and seed.
 fn lines(
     before: &ScenarioResults,
     after: &ScenarioResults,

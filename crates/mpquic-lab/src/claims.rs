@@ -12,8 +12,8 @@ use crate::numbers::{short, unit};
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
-    /// The verdict on the contenders in the publication's form; `None` if the scenario runs no contender in the
-    /// publication's form.
+    /// The verdict on the contenders in the publication's form; `None` if the scenario runs no
+    /// contender in the publication's form.
     pub(super) as_published: Option<Verdict>,
     /// The verdict on our own form of the contenders.
     pub(super) ours: Verdict,
@@ -220,8 +220,8 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
     }
 }
 
-/// The medians of the contenders that a claim names, from the best to the worst. A claim without names takes all
-/// contenders.
+/// The medians of the contenders that a claim names, from the best to the worst. A claim without
+/// names takes all contenders.
 ///
 /// Over several combinations of swept values, the medians are relative to the baseline.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {

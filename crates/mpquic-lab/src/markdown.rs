@@ -12,7 +12,8 @@ use crate::numbers::unit;
 use crate::terminal::print;
 use crate::{Failure, claims, results, table};
 
-/// The least number of contenders for a table with a row per contender, unless a claim of the scenario has numbers.
+/// The least number of contenders for a table with a row per contender, unless a claim of the
+/// scenario has numbers.
 const MANY: usize = 8;
 const HEADER: &str = "| scenario | metric | published | against published forms | | against ours | | why it differs |\n\
                       | --- | --- | --- | --- | --- | --- | --- | --- |\n";
@@ -82,8 +83,8 @@ pub(super) fn tables(results: &Results) -> String {
     text
 }
 
-/// A table with the number of claims per outcome. A scenario that reads an experiment differently counts only without
-/// the first reading among the results.
+/// A table with the number of claims per outcome. A scenario that reads an experiment differently
+/// counts only without the first reading among the results.
 fn counted(results: &Results) -> String {
     let is_there = |id: &str| results.scenarios.iter().any(|scenario| scenario.id == id);
     let first = results.scenarios.iter();

@@ -10,37 +10,40 @@ use crate::Failure;
 const INTERVAL: f64 = 0.02;
 /// The number of intervals in a window, over which rates are measured.
 const WINDOW: usize = 10;
-/// The least number of busy intervals in a window that shows the rate under load: a single busy interval may be a
-/// burst.
+/// The least number of busy intervals in a window that shows the rate under load: a single busy
+/// interval may be a burst.
 const LEAST_BUSY: usize = 3;
 /// The least number of windows at full speed for an estimate.
 const LEAST_WINDOWS: usize = 2;
-/// A path is up to speed from the first window with at least this share of the upper quartile of all windows' rates.
+/// A path is up to speed from the first window with at least this share of the upper quartile of
+/// all windows' rates.
 const UP_TO_SPEED: f64 = 0.9;
-/// The 10th and the 90th percentile of a steady path's rates differ by at most this share of their mean. A path that is
-/// not steady gets a trace of rates.
+/// The 10th and the 90th percentile of a steady path's rates differ by at most this share of their
+/// mean. A path that is not steady gets a trace of rates.
 const STEADY: f64 = 0.25;
-/// The excess over the shortest round trip above which a round trip shows a queue: in ms, and as a share of the
-/// shortest round trip.
+/// The excess over the shortest round trip above which a round trip shows a queue: in ms, and as a
+/// share of the shortest round trip.
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
 /// The least longest wait (ms) of a path with a queue: a shorter wait may be chance.
 const LEAST_QUEUE: f64 = 5.0;
 /// A wait of at least this share of the longest wait shows a full queue.
 const FULL: f64 = 0.9;
-/// The losses in an interval are a burst beyond this number, and beyond this multiple of the mean losses per interval.
+/// The losses in an interval are a burst beyond this number, and beyond this multiple of the mean
+/// losses per interval.
 const BURST: f64 = 4.0;
 /// The number of missing packets that count as too large probes for the path's MTU, not as losses.
 const PROBES: i64 = 4;
 /// The least size of the default queue of a scenario, as milliseconds at the path's rate.
 const DEFAULT_QUEUE: f64 = 50.0;
-/// The interquartile range above which round trips without load show jitter: in ms, and as a share of their median.
+/// The interquartile range above which round trips without load show jitter: in ms, and as a share
+/// of their median.
 const JITTER: (f64, f64) = (1.0, 0.05);
 /// The interquartile range of the sum of two jitters, each uniform between -1 and 1.
 const MIDDLE_HALF: f64 = 1.172;
 /// The largest payload of a UDP datagram, bytes.
 const MAX_PAYLOAD: u64 = 65_535;
-/// The number of round trips after which silence is an outage. During a shorter silence, a sender may only have waited
-/// for acknowledgements.
+/// The number of round trips after which silence is an outage. During a shorter silence, a sender
+/// may only have waited for acknowledgements.
 const OUTAGE: f64 = 2.0;
 /// The rate of an outage, Mbit/s: above zero, because the link of a scenario always has a rate.
 const STANDSTILL: f64 = 0.01;
@@ -74,7 +77,8 @@ pub struct PathRecording {
     mtu: u64,
     /// Round trips without load, ms.
     idle_rtts: Vec<f64>,
-    /// Round trips under load: the time of the end (seconds after the load began), and the length (ms).
+    /// Round trips under load: the time of the end (seconds after the load began), and the length
+    /// (ms).
     loaded_rtts: Vec<(f64, f64)>,
     /// The arrivals of each interval since the load began.
     arrivals: Vec<Arrivals>,
@@ -101,7 +105,8 @@ struct Estimate {
     rtt_ms: f64,
     jitter_ms: Option<f64>,
     loss_pct: f64,
-    /// The size of the queue, in bytes, because the size of a real queue does not depend on the current rate.
+    /// The size of the queue, in bytes, because the size of a real queue does not depend on the
+    /// current rate.
     queue_bytes: Option<f64>,
     /// True if the download filled the link. Otherwise, the link may carry more than `rate_mbit`.
     is_filled: bool,
@@ -115,8 +120,8 @@ struct Window {
     missing: i64,
     /// The part of `missing` in bursts.
     burst: i64,
-    /// The longest wait in the queue among the round trips under way during this window, ms; `None` without a round
-    /// trip.
+    /// The longest wait in the queue among the round trips under way during this window, ms; `None`
+    /// without a round trip.
     wait: Option<f64>,
     /// The rate of the intervals with a queue, Mbit/s; `None` for too few busy intervals.
     busy: Option<f64>,
@@ -148,11 +153,11 @@ impl PathRecording {
         self.loaded_rtts.push((seconds, milliseconds));
     }
 
-    /// Adds a packet with its packet number and the bytes of its UDP payload. The packet arrived `seconds` after the
-    /// load began.
+    /// Adds a packet with its packet number and the bytes of its UDP payload. The packet arrived
+    /// `seconds` after the load began.
     ///
-    /// Skipped numbers belong to lost packets. The recording ignores a packet larger than any UDP datagram, and a
-    /// packet later than one day after the beginning.
+    /// Skipped numbers belong to lost packets. The recording ignores a packet larger than any UDP
+    /// datagram, and a packet later than one day after the beginning.
     pub fn on_packet(&mut self, seconds: f64, number: u64, payload: u64) {
         let index = (seconds.max(0.0) / INTERVAL) as usize;
         // A day. Only a damaged log goes on for longer.
@@ -205,8 +210,9 @@ impl PathRecording {
 
     /// Tells for each interval whether its packets waited in a queue.
     ///
-    /// A round trip beyond the shortest round trip by more than `least` (ms) waited in a queue, and the excess is its
-    /// wait. The queue existed for as long as the wait, before the end of the round trip.
+    /// A round trip beyond the shortest round trip by more than `least` (ms) waited in a queue, and
+    /// the excess is its wait. The queue existed for as long as the wait, before the end of the
+    /// round trip.
     fn busy_intervals(
         &self,
         round_trips: &[&(f64, f64)],
@@ -252,8 +258,8 @@ impl PathRecording {
                 .filter(|(at, rtt)| *at >= times.start && at - rtt / 1e3 < times.end);
             let waits = under_way.map(|(_, rtt)| rtt - shortest);
             let bursts = intervals.iter().filter(is_burst);
-            // While its queue is empty, a link carries less than its rate, so only the intervals with a queue show the
-            // rate.
+            // While its queue is empty, a link carries less than its rate, so only the intervals
+            // with a queue show the rate.
             let busy = intervals.iter().zip(&busy[index * WINDOW..]);
             let busy = busy.filter_map(|(interval, is_busy)| is_busy.then_some(interval.bytes));
             let (bytes, count) = busy.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1));
@@ -290,7 +296,8 @@ impl PathRecording {
         let busy = windows.iter().filter(|it| it.busy.is_some()).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
         let is_filled = 4 * busy >= windows.len() - outages;
-        // On a link with room to spare, waits are due to chance, and the rate during a wait is no better estimate.
+        // On a link with room to spare, waits are due to chance, and the rate during a wait is no
+        // better estimate.
         for window in windows.iter_mut().filter(|_| is_filled) {
             window.mbit = window.busy.unwrap_or(window.mbit);
         }
@@ -304,8 +311,8 @@ impl PathRecording {
         } else {
             spread.mean
         };
-        // Each wait goes with the rate that emptied its queue. In windows of the start, the queue emptied at the rate
-        // of the whole path.
+        // Each wait goes with the rate that emptied its queue. In windows of the start, the queue
+        // emptied at the rate of the whole path.
         let waits = windows.iter().map(|window| (window.wait, window.mbit));
         let waits = waits.chain(start.iter().map(|window| (window.wait, rate_mbit)));
         let waits = waits.filter_map(|(wait, mbit)| Some((wait?, mbit)));
@@ -388,7 +395,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
         let packets = windows.iter().map(|window| window.packets).sum::<u64>();
         missing / (missing + packets as f64).max(1.0)
     };
-    // On a path with a queue, bursts of losses are drops by the queue, even if no round trip shows a full queue.
+    // On a path with a queue, bursts of losses are drops by the queue, even if no round trip shows
+    // a full queue.
     let loss = share(&others, !has_queue);
     (
         loss,
@@ -398,8 +406,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
 
 /// The rate of each window.
 ///
-/// On a filled link, a window without a queue shows only a part of the rate, and gets at least the rate of the window
-/// before.
+/// On a filled link, a window without a queue shows only a part of the rate, and gets at least the
+/// rate of the window before.
 fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {
@@ -497,7 +505,8 @@ mod tests {
 
     /// A recording of a second at a tenth of the rate `mbit`, and of ten seconds at the full rate.
     ///
-    /// After the first second, the queue is 40 % full, and full in the seconds that begin at 5 s and 10 s.
+    /// After the first second, the queue is 40 % full, and full in the seconds that begin at 5 s
+    /// and 10 s.
     fn recording(mbit: impl Fn(f64) -> f64, queue_ms: f64, every_nth_lost: u64) -> PathRecording {
         let mut path = PathRecording::new("a b", true);
         for _ in 0..20 {
@@ -572,7 +581,8 @@ mod tests {
     fn a_round_trip_counts_in_each_window_while_it_is_under_way() {
         let rate = |time: f64| [20.0, 5.0][time as usize % 2];
         let mut path = recording(rate, 300.0, u64::MAX);
-        // A round trip of 320 ms ends every 400 ms, so that no round trip ends in every second window.
+        // A round trip of 320 ms ends every 400 ms, so that no round trip ends in every second
+        // window.
         path.loaded_rtts = (1..28).map(|n| (0.4 * f64::from(n), 320.0)).collect();
         let trace = path.estimate().unwrap().trace.unwrap();
         for (index, mbit) in trace.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The report: a page that is well formed, says what the CSV files say, and is equal for equal results.
+//! The report: a page that is well formed, says what the CSV files say, and is equal for equal
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

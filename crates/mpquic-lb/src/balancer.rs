@@ -98,8 +98,8 @@ impl Balancer {
     ///
     /// If more clients begin connections, the datagrams of the additional clients are sent by their
     /// addresses and the secret only. The server of an address may change when servers are added or
-    /// removed. A random secret keeps clients from choosing their server. All balancers of a pool have
-    /// the same secret, because the network may move a client between them.
+    /// removed. A random secret keeps clients from choosing their server. All balancers of a pool
+    /// have the same secret, because the network may move a client between them.
     pub fn new(capacity: usize, secret: [u8; 32]) -> Self {
         Self {
             configs: BTreeMap::new(),

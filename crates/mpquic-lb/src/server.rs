@@ -41,8 +41,8 @@ struct Numbering {
     id: ServerId,
     /// The nonce of the next encrypted connection ID.
     next: u64,
-    /// For each encrypted configuration so far: its connection ID with nonce 0, which identifies the
-    /// configuration, and the nonce that it began with.
+    /// For each encrypted configuration so far: its connection ID with nonce 0, which identifies
+    /// the configuration, and the nonce that it began with.
     begun: Vec<(ConnectionId, u64)>,
 }
 
@@ -126,8 +126,8 @@ impl Numbering {
         counted.then(|| nonces.saturating_sub(used))
     }
 
-    /// The nonce that this configuration began with. Since then, nonces of other configurations count as its
-    /// own, because the numbers go on.
+    /// The nonce that this configuration began with. Since then, nonces of other configurations
+    /// count as its own, because the numbers go on.
     fn begun_with(&self) -> u64 {
         let mark = self.config.connection_id(self.id, 0, 0);
         let known = self.begun.iter().find(|(of, _)| *of == mark);

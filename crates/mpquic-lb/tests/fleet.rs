@@ -1,5 +1,5 @@
-//! Three servers behind the balancer of the example, on loopback: each connection has three paths from
-//! three addresses, and none of their packets reaches another server.
+//! Three servers behind the balancer of the example, on loopback: each connection has three paths
+//! from three addresses, and none of their packets reaches another server.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -68,8 +68,8 @@ fn config(rotation: u8) -> TestResult<Config> {
     Ok(Config::new(rotation, 2, 6)?.with_key([rotation + 1; 16]))
 }
 
-/// Says its number on a stream, then answers each stream with what came, to clients who have proven their
-/// address: the answer to a Retry finds the server that sent it.
+/// Says its number on a stream, then answers each stream with what came, to clients who have proven
+/// their address: the answer to a Retry finds the server that sent it.
 async fn echo(endpoint: Endpoint, number: u8) {
     while let Some(incoming) = endpoint.accept().await {
         if !incoming.remote_address_validated() {
@@ -267,7 +267,8 @@ async fn the_key_changes_while_connections_last() -> TestResult {
         backend.endpoint.replace_connection_ids();
     }
     within("messages", exchange_all(&connections)).await??;
-    // By now clients have what the servers issued; and after this, what they sent before has arrived.
+    // By now clients have what the servers issued; and after this, what they sent before has
+    // arrived.
     within("messages", exchange_all(&connections)).await??;
     fleet
         .forwarder
@@ -311,7 +312,8 @@ async fn a_server_is_drained_and_replaced() -> TestResult {
     Ok(())
 }
 
-/// A server that starts again ends what it no longer knows of, also where its predecessor could not.
+/// A server that starts again ends what it no longer knows of, also where its predecessor could
+/// not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_starts_again_resets_old_connections() -> TestResult {
     let mut fleet = Fleet::new(1).await?;
@@ -339,9 +341,11 @@ async fn a_server_that_starts_again_resets_old_connections() -> TestResult {
 const ASKING: usize = 60;
 /// How many of them connect at a time.
 const WAVE: usize = 30;
-/// Of one of their messages, bytes: what all send at once fits into the buffer of the balancer's socket.
+/// Of one of their messages, bytes: what all send at once fits into the buffer of the balancer's
+/// socket.
 const REQUEST: usize = 200;
-/// Between the requests of a connection: all together leave time for handshakes, also on a busy machine.
+/// Between the requests of a connection: all together leave time for handshakes, also on a busy
+/// machine.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What clients are told of a restart.
@@ -359,12 +363,13 @@ struct Restart {
 struct Asked {
     answered: usize,
     lost: usize,
-    /// Attempts to connect that failed: at a server that stopped meanwhile, or because all was busy.
+    /// Attempts to connect that failed: at a server that stopped meanwhile, or because all was
+    /// busy.
     unconnected: usize,
 }
 
-/// Asks all the time from when the restart begins until it is over, and once more then. What is lost was at a server that
-/// stopped: then it goes on with a new connection from the same address.
+/// Asks all the time from when the restart begins until it is over, and once more then. What is
+/// lost was at a server that stopped: then it goes on with a new connection from the same address.
 async fn ask(
     address: SocketAddr,
     restart: watch::Receiver<Restart>,
@@ -417,8 +422,8 @@ async fn connect_and_name(client: &Endpoint, address: SocketAddr) -> TestResult<
     Ok((connection, *number.first().ok_or("no number")?))
 }
 
-/// One after the other, each server is drained, stopped, and started again with the same ID at another address.
-/// No request is lost but on the server that stops.
+/// One after the other, each server is drained, stopped, and started again with the same ID at
+/// another address. No request is lost but on the server that stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_restart_one_after_the_other() -> TestResult {
     let count = match std::env::var("FLEET_CONNECTIONS") {

@@ -229,7 +229,8 @@ impl Costs {
         })
     }
 
-    /// Replaces the prices of open and later paths. The inner manager learns of them by the next [`Event::Locals`].
+    /// Replaces the prices of open and later paths. The inner manager learns of them by the next
+    /// [`Event::Locals`].
     pub(crate) fn set_prices(&mut self, prices: Vec<Price>, view: &View<'_>) {
         self.prices = prices;
         self.has_news = true;

@@ -1,6 +1,7 @@
 //! Names of network interfaces, and patterns for them.
 
-/// True if an interface with this name is meant: `pattern` is the name, or has `*` for any characters and `?` for one.
+/// True if an interface with this name is meant: `pattern` is the name, or has `*` for any
+/// characters and `?` for one.
 ///
 /// ```
 /// use mpquic_paths::fits_interface;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::interface_name::fits_interface;
 use crate::source_address::fit;
 
-/// Names the source address that the system would choose for datagrams over an interface to a destination;
-/// `None` if the system has no route over the interface, or no answer.
+/// Names the source address that the system would choose for datagrams over an interface to a
+/// destination; `None` if the system has no route over the interface, or no answer.
 pub type AskSource = fn(interface: &str, remote: SocketAddr) -> Option<IpAddr>;
 
 /// An [`AskSource`], which says nothing about equal addresses.
@@ -64,8 +64,8 @@ impl Local {
         self
     }
 
-    /// The same address, of an interface whose source addresses `ask` knows: of several addresses of one interface, a
-    /// path starts at the first answered address.
+    /// The same address, of an interface whose source addresses `ask` knows: of several addresses
+    /// of one interface, a path starts at the first answered address.
     #[must_use]
     pub fn asking(mut self, ask: AskSource) -> Self {
         self.ask = Some(Asked(ask));
@@ -116,8 +116,9 @@ impl Local {
                 && (self.address.ip() == local.ip() || is_any()))
     }
 
-    /// True if datagrams from here can get to `remote`: the socket carries `remote`'s IP version,
-    /// a link-local address is on the same link, and a loopback address is not sought through an interface of a network.
+    /// True if datagrams from here can get to `remote`: the socket carries `remote`'s IP version, a
+    /// link-local address is on the same link, and a loopback address is not sought through an
+    /// interface of a network.
     pub fn reaches(&self, remote: SocketAddr) -> bool {
         let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
         if is_loopback(remote) && self.interface.is_some() && !is_loopback(self.address) {
@@ -162,9 +163,10 @@ impl Local {
         }
     }
 
-    /// True if a path to `remote` may start here, and at no other address of the same interface among `all`
-    /// that comes first: the system's choice ([`Self::asking`]), otherwise the address that suits `remote`
-    /// best (RFC 6724), and of equal ones the first. An address of no named interface always comes first.
+    /// True if a path to `remote` may start here, and at no other address of the same interface
+    /// among `all` that comes first: the system's choice ([`Self::asking`]), otherwise the address
+    /// that suits `remote` best (RFC 6724), and of equal ones the first. An address of no named
+    /// interface always comes first.
     pub fn suits(&self, remote: SocketAddr, all: &[Self]) -> bool {
         let is_rival = |other: &&Self| self.is_beside(other) && other.reaches(remote);
         let rivals: Vec<_> = all.iter().filter(is_rival).collect();
@@ -209,8 +211,8 @@ fn link(address: SocketAddrV6) -> Option<u32> {
 pub enum Origin {
     /// An IP address, whatever the port.
     Address(IpAddr),
-    /// All addresses that are bound to a network interface with this name, or to interfaces with names that fit this
-    /// pattern ([`fits_interface`](crate::fits_interface)).
+    /// All addresses that are bound to a network interface with this name, or to interfaces with
+    /// names that fit this pattern ([`fits_interface`](crate::fits_interface)).
     Interface(String),
 }
 
@@ -270,7 +272,8 @@ mod tests {
         }
     }
 
-    /// Answers of a system with two networks on a link, and with a route that the addresses do not show.
+    /// Answers of a system with two networks on a link, and with a route that the addresses do not
+    /// show.
     fn routes(interface: &str, remote: SocketAddr) -> Option<IpAddr> {
         let SocketAddr::V4(remote) = remote else {
             return None;

@@ -64,7 +64,8 @@ use crate::view::View;
 /// A wrong manager costs paths, never correctness:
 ///
 /// - The last open path is not closed: [`Outcome::Refused`].
-/// - A path that opens is validated before it carries data, and the peer limits the number of paths.
+/// - A path that opens is validated before it carries data, and the peer limits the number of
+///   paths.
 /// - After [`Managed::MOST_ACTIONS`](crate::Managed::MOST_ACTIONS) actions in a row the manager is
 ///   not polled until the connection runs again.
 /// - A timeout in the past is treated as a timeout in a millisecond.
@@ -81,8 +82,8 @@ pub trait PathManager: fmt::Debug + Send {
         None
     }
 
-    /// False if no packet may leave from this local address now. The driver drops packets of paths that have not
-    /// left the address yet, and a path that left it never returns to it on its own.
+    /// False if no packet may leave from this local address now. The driver drops packets of paths
+    /// that have not left the address yet, and a path that left it never returns to it on its own.
     fn may_use(&self, local: &Local) -> bool {
         let _ = local;
         true
@@ -138,7 +139,8 @@ pub enum Action {
         /// The address.
         local: SocketAddr,
     },
-    /// Stops sending on a path that has no local address. A move or [`Self::Resume`] makes the path usable again.
+    /// Stops sending on a path that has no local address. A move or [`Self::Resume`] makes the path
+    /// usable again.
     Suspend {
         /// The path.
         path: PathId,

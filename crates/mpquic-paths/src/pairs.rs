@@ -37,8 +37,8 @@ pub fn address_pairs(locals: &[Local], remotes: &[SocketAddr]) -> Vec<FourTuple>
     pairs
 }
 
-/// The pairs that [`address_pairs`] leaves out because another address of the same interface comes first:
-/// for the case that nothing comes back there.
+/// The pairs that [`address_pairs`] leaves out because another address of the same interface comes
+/// first: for the case that nothing comes back there.
 pub fn second_choices(locals: &[Local], remotes: &[SocketAddr]) -> Vec<FourTuple> {
     let of_remote = |remote: &SocketAddr| {
         let remote = *remote;

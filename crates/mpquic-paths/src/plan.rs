@@ -289,8 +289,8 @@ impl Plan {
         }
     }
 
-    /// True if another address of the same interface has the path to the same address of the server, or is
-    /// to be tried first, or if the application wants no such path.
+    /// True if another address of the same interface has the path to the same address of the
+    /// server, or is to be tried first, or if the application wants no such path.
     fn is_spare(&self, target: &Target) -> bool {
         let is_beside = |other: &&Target| {
             target.interface.is_some()

@@ -13,7 +13,8 @@ use crate::view::View;
 /// The weight of paths without a share.
 const REST: f64 = 1.0;
 
-/// The weight of the paths from a local address or interface. Paths without a share have the weight 1.
+/// The weight of the paths from a local address or interface. Paths without a share have the weight
+/// 1.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Share {

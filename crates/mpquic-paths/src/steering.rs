@@ -62,14 +62,15 @@ struct Shared {
     version: AtomicU64,
 }
 
-/// A handle on the rules of all connections of its [factory](Self::factory), running ones and later ones. Clones are
-/// handles on the same rules.
+/// A handle on the rules of all connections of its [factory](Self::factory), running ones and later
+/// ones. Clones are handles on the same rules.
 ///
-/// A change reaches a running connection at the next turn of the connection's path manager. A driver can give the
-/// manager a turn at once: `Connection::review_paths` of `mpquic-tokio`.
+/// A change reaches a running connection at the next turn of the connection's path manager. A
+/// driver can give the manager a turn at once: `Connection::review_paths` of `mpquic-tokio`.
 ///
-/// - A closed address is treated as an absent address. Its paths close, and the last path of a connection moves to
-///   another address. Without another address the path is suspended, until an address is open again.
+/// - A closed address is treated as an absent address. Its paths close, and the last path of a
+///   connection moves to another address. Without another address the path is suspended, until an
+///   address is open again.
 /// - Marks of backups come from the rules alone: [`Local::is_backup`] of the driver has no effect.
 ///
 /// ```

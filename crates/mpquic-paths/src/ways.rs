@@ -22,8 +22,8 @@ pub fn learn(knowledge: &Knowledge, connection: &Connection, since: Instant, now
 }
 
 /// Moves four-tuples with long round-trip times behind the others, and silent ones to the end.
-/// Four-tuples without a known round-trip time stay among the first. Round-trip times are compared in
-/// steps of 0.1 s; four-tuples of the same step stay in order.
+/// Four-tuples without a known round-trip time stay among the first. Round-trip times are compared
+/// in steps of 0.1 s; four-tuples of the same step stay in order.
 pub fn sort(knowledge: &Knowledge, four_tuples: &mut [FourTuple]) {
     four_tuples.sort_by_cached_key(|four_tuple| {
         let rtt = knowledge.round_trip(*four_tuple).unwrap_or_default();

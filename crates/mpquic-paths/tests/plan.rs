@@ -85,7 +85,8 @@ fn a_path_opens_from_every_interface_as_soon_as_the_handshake_is_complete() {
         .find(|(_, event)| matches!(event, Event::Connected { .. }));
     let connected = connected.expect("a handshake").0;
     for established in establishments(&pair) {
-        // Paths may have to wait for a connection ID of the server, and validation takes a round trip.
+        // Paths may have to wait for a connection ID of the server, and validation takes a round
+        // trip.
         let took = established - connected;
         assert!(took <= 2 * 2 * DELAY + 5 * MS, "{took:?}");
     }

@@ -1,8 +1,9 @@
-//! Bound UDP (draft-ietf-masque-connect-udp-listen-13): one CONNECT-UDP request for payloads to and from many peers, by
-//! one UDP port of the proxy.
+//! Bound UDP (draft-ietf-masque-connect-udp-listen-13): one CONNECT-UDP request for payloads to and
+//! from many peers, by one UDP port of the proxy.
 //!
-//! An HTTP datagram names its peer in one of two ways. In the uncompressed context, the peer's address stands before the
-//! payload. In a compressed context, a capsule has named the peer earlier.
+//! An HTTP datagram names its peer in one of two ways. In the uncompressed context, the peer's
+//! address stands before the payload. In a compressed context, a capsule has named the peer
+//! earlier.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,8 @@ use crate::target::percent_decode;
 pub(crate) const BIND: HeaderName = HeaderName::from_static("connect-udp-bind");
 /// The proxy's addresses of a binding (section 7 of the draft).
 pub(crate) const PUBLIC_ADDRESS: HeaderName = HeaderName::from_static("proxy-public-address");
-/// The field with which a client asks the proxy for address-dependent filtering, and the proxy agrees.
+/// The field with which a client asks the proxy for address-dependent filtering, and the proxy
+/// agrees.
 const FILTERING: HeaderName = HeaderName::from_static("mpquic-udp-filtering");
 /// A structured field that says yes.
 const TRUE: HeaderValue = HeaderValue::from_static("?1");
@@ -32,7 +34,8 @@ pub(crate) const ASSIGN: u64 = 0x11;
 pub(crate) const ACK: u64 = 0x12;
 pub(crate) const CLOSE: u64 = 0x13;
 
-/// The uncompressed context of our clients. Clients have even numbers, and [`crate::copies`] uses 2 and 4.
+/// The uncompressed context of our clients. Clients have even numbers, and [`crate::copies`] uses 2
+/// and 4.
 pub(crate) const UNCOMPRESSED: u64 = 6;
 /// Most bytes before the payload of a datagram: the number of the context, and the peer.
 pub(crate) const MOST_HEADER: usize = 8 + 1 + 16 + 2;
@@ -180,7 +183,8 @@ pub(crate) fn parse(kind: u64, value: &[u8]) -> Result<Option<Told>, Malformed> 
     }
 }
 
-/// Takes the version of IP, an address and a port from the front. `None` if they are cut, or for another version.
+/// Takes the version of IP, an address and a port from the front. `None` if they are cut, or for
+/// another version.
 pub(crate) fn take_peer(rest: &mut &[u8]) -> Option<SocketAddr> {
     let (version, left) = rest.split_first()?;
     let (ip, left): (IpAddr, _) = match version {
@@ -214,8 +218,8 @@ pub(crate) fn put_peer(buffer: &mut impl BufMut, peer: SocketAddr) {
     buffer.put_u16(peer.port());
 }
 
-/// An IPv4 address within an IPv6 address (`::ffff:192.0.2.1`) becomes an IPv4 address: rules, contexts and peers know
-/// one form only.
+/// An IPv4 address within an IPv6 address (`::ffff:192.0.2.1`) becomes an IPv4 address: rules,
+/// contexts and peers know one form only.
 pub(crate) fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
@@ -241,7 +245,8 @@ impl Contexts {
     ///
     /// # Errors
     ///
-    /// If the context is open already, or the peer has one, or another uncompressed context is open.
+    /// If the context is open already, or the peer has one, or another uncompressed context is
+    /// open.
     pub(crate) fn insert(
         &mut self,
         context: u64,
@@ -290,7 +295,8 @@ impl Contexts {
         self.contexts.get(peer).copied()
     }
 
-    /// Peer and payload of a datagram; `None` for a context that is not open, and for a datagram that is cut.
+    /// Peer and payload of a datagram; `None` for a context that is not open, and for a datagram
+    /// that is cut.
     pub(crate) fn read<'a>(&self, datagram: &'a [u8]) -> Option<(SocketAddr, &'a [u8])> {
         let mut rest = datagram;
         let context = take_varint(&mut rest)?;

@@ -1,5 +1,5 @@
-//! Capsules (RFC 9297 section 3), and the payloads of HTTP datagrams of CONNECT-UDP (RFC 9298 section 5) and
-//! CONNECT-IP (RFC 9484 section 6).
+//! Capsules (RFC 9297 section 3), and the payloads of HTTP datagrams of CONNECT-UDP (RFC 9298
+//! section 5) and CONNECT-IP (RFC 9484 section 6).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -9,11 +9,13 @@ pub(crate) const DATAGRAM: u64 = 0x00;
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
 /// The longest accepted capsule of CONNECT-IP.
 const MAX_OF_IP: u64 = 16 << 10;
-/// COMPRESSION_ASSIGN, COMPRESSION_ACK and COMPRESSION_CLOSE (draft-ietf-masque-connect-udp-listen-13 section 11.2).
+/// COMPRESSION_ASSIGN, COMPRESSION_ACK and COMPRESSION_CLOSE
+/// (draft-ietf-masque-connect-udp-listen-13 section 11.2).
 const OF_BOUND: [u64; 3] = [0x11, 0x12, 0x13];
 /// The longest accepted capsule of bound UDP: a context ID, a version of IP, an address and a port.
 const MAX_OF_BOUND: u64 = 8 + 1 + 16 + 2;
-/// Capsules of our own, of TCP ports that lead to clients. The longest has a number of 8 bytes, and an address.
+/// Capsules of our own, of TCP ports that lead to clients. The longest has a number of 8 bytes, and
+/// an address.
 const OF_REVERSE: [u64; 2] = [0x2d70_7101, 0x2d70_7102];
 /// Longest accepted payload: a context ID, and the largest IP packet, of IPv6. Longer capsules are
 /// skipped, like lost packets.

@@ -37,8 +37,8 @@ const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
 /// The purpose of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As fast as possible. Streams come after streams of other classes, but get at least a tenth of
-    /// the connection even if other classes leave no room.
+    /// As fast as possible. Streams come after streams of other classes, but get at least a tenth
+    /// of the connection even if other classes leave no room.
     Bulk,
     /// A person waits. Streams come before streams of bulk flows.
     Interactive,

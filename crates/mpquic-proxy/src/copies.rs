@@ -1,8 +1,9 @@
-//! UDP payloads with numbers: payloads in real time travel twice, on two paths, and are delivered once; payloads of bulk
-//! flows are delivered in the order in which they were sent.
+//! UDP payloads with numbers: payloads in real time travel twice, on two paths, and are delivered
+//! once; payloads of bulk flows are delivered in the order in which they were sent.
 //!
-//! Each kind has a context ID (RFC 9298 section 4), and a number in front of its payloads. The client offers a kind with a
-//! field of its request, and a proxy with this extension answers with the field.
+//! Each kind has a context ID (RFC 9298 section 4), and a number in front of its payloads. The
+//! client offers a kind with a field of its request, and a proxy with this extension answers with
+//! the field.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +95,8 @@ pub(crate) fn numbered_payload(datagram: &[u8]) -> Option<(Purpose, u64, &[u8])>
     Some((purpose, number, rest))
 }
 
-/// Sends the UDP payloads of a flow: in real time, each twice, and of a bulk flow, with their order.
+/// Sends the UDP payloads of a flow: in real time, each twice, and of a bulk flow, with their
+/// order.
 pub(crate) struct UdpSender {
     datagrams: DatagramSender,
     connection: Connection,
@@ -126,8 +128,8 @@ impl UdpSender {
         self.datagrams.max_size()
     }
 
-    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half of the bytes that may
-    /// wait as DATAGRAMs, because a stream has a queue of its own.
+    /// Bytes of payloads that may wait for the flow's stream at the present rate of the paths: half
+    /// of the bytes that may wait as DATAGRAMs, because a stream has a queue of its own.
     pub(crate) fn most_waiting(&self) -> usize {
         most_now(&self.connection.path_stats()) / 2
     }
@@ -137,7 +139,8 @@ impl UdpSender {
         self.send_either(framed.get(1..).unwrap_or_default(), framed)
     }
 
-    /// Sends a datagram of bound UDP, which begins with its context ID. A number stands before the context ID.
+    /// Sends a datagram of bound UDP, which begins with its context ID. A number stands before the
+    /// context ID.
     pub(crate) fn send_bound(&self, datagram: &[u8]) -> Result<(), SendDatagramError> {
         self.send_either(datagram, datagram)
     }

@@ -14,8 +14,8 @@ use crate::hashed_password::HashedPassword;
 
 /// The users of a proxy.
 ///
-/// Only hashes are kept. Each comparison covers every user, in constant time. A comparison with a [`HashedPassword`]
-/// takes milliseconds, except for the user's last right password.
+/// Only hashes are kept. Each comparison covers every user, in constant time. A comparison with a
+/// [`HashedPassword`] takes milliseconds, except for the user's last right password.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     users: Vec<User>,
@@ -91,8 +91,8 @@ impl Credentials {
         }
     }
 
-    /// The name of the user with a hashed password who shows this name and password, in base64. `hash` is the hash of
-    /// the text.
+    /// The name of the user with a hashed password who shows this name and password, in base64.
+    /// `hash` is the hash of the text.
     fn hashed_user(&self, shown: &str, hash: [u8; 32]) -> Option<&str> {
         let shown = STANDARD.decode(shown.trim()).ok()?;
         let colon = shown.iter().position(|byte| *byte == b':')?;

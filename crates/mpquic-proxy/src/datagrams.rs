@@ -1,5 +1,5 @@
-//! HTTP datagrams of many requests on one connection: each payload goes to its flow at once, without a
-//! queue or a task in between.
+//! HTTP datagrams of many requests on one connection: each payload goes to its flow at once,
+//! without a queue or a task in between.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -122,7 +122,8 @@ impl Demux {
         let mut rest = datagram;
         let number = take_varint(&mut rest);
         let flow = number.and_then(|number| self.lock().get(&number).cloned());
-        // A datagram may come before its request, after the end of its request, or of an unknown extension.
+        // A datagram may come before its request, after the end of its request, or of an unknown
+        // extension.
         if !flow.is_some_and(|flow| flow.on_datagram(rest)) {
             self.strays.fetch_add(1, Ordering::Relaxed);
         }

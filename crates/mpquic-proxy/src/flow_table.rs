@@ -42,8 +42,8 @@ pub struct UserStats {
     pub user: Option<String>,
     /// Open flows.
     pub open: u64,
-    /// Payload bytes from this side to the other end of the connection between proxy and client, of open flows and of
-    /// flows that are over.
+    /// Payload bytes from this side to the other end of the connection between proxy and client, of
+    /// open flows and of flows that are over.
     pub sent: u64,
     /// Payload bytes from the other end.
     pub received: u64,
@@ -253,7 +253,8 @@ impl FlowTable {
         flows.iter().map(|flow| flow.stats()).collect()
     }
 
-    /// The users with a flow now or before, in the order of their names. The numbers of bytes only rise.
+    /// The users with a flow now or before, in the order of their names. The numbers of bytes only
+    /// rise.
     pub(crate) fn users(&self) -> Vec<UserStats> {
         let flows = self.lock();
         let mut users = flows.over.clone();

@@ -61,12 +61,13 @@ impl Known {
 }
 
 impl Gate {
-    /// The name of the user who shows this value of `Authorization` or `Proxy-Authorization`, from this address, over
-    /// the connection of `known`.
+    /// The name of the user who shows this value of `Authorization` or `Proxy-Authorization`, from
+    /// this address, over the connection of `known`.
     ///
     /// # Errors
     ///
-    /// [`NotLetIn::Wrong`] for a wrong credential; [`NotLetIn::Wait`] while the address or the name has to wait.
+    /// [`NotLetIn::Wrong`] for a wrong credential; [`NotLetIn::Wait`] while the address or the name
+    /// has to wait.
     pub fn user(
         &self,
         credentials: &Credentials,

@@ -11,8 +11,8 @@ use subtle::ConstantTimeEq;
 
 use crate::credential::{Credential, InvalidCredential};
 
-/// Rounds of a new hash: some milliseconds for each guess. A server computes a hash for each wrong password, in the
-/// thread of its connections.
+/// Rounds of a new hash: some milliseconds for each guess. A server computes a hash for each wrong
+/// password, in the thread of its connections.
 const ROUNDS: u32 = 20_000;
 /// Most rounds of a hash in a file.
 const MOST_ROUNDS: u32 = 1_000_000;
@@ -21,8 +21,8 @@ const SCHEME: &str = "basic-hash";
 
 /// A user's name, and PBKDF2-HMAC-SHA-256 of the password with a salt (RFC 8018).
 ///
-/// As text `basic-hash NAME:ROUNDS:SALT:HASH`, with salt and hash in base64. Readers of the text can guess a
-/// short password: use a long and random password.
+/// As text `basic-hash NAME:ROUNDS:SALT:HASH`, with salt and hash in base64. Readers of the text
+/// can guess a short password: use a long and random password.
 ///
 /// ```
 /// use mpquic_proxy::{Credential, Credentials, HashedPassword};

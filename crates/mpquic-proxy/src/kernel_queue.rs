@@ -10,18 +10,20 @@ use tokio::time::Instant;
 const PERIOD: Duration = Duration::from_millis(100);
 /// A queue holds the bytes of this number of periods.
 const PERIODS: f64 = 2.0;
-/// The size at the start, in bytes. Many uploads that start together on slow links fill their queues at once.
+/// The size at the start, in bytes. Many uploads that start together on slow links fill their
+/// queues at once.
 const FIRST: usize = 16 << 10;
 /// The smallest size, in bytes: some segments.
 const LEAST: usize = 8 << 10;
-/// The largest size, in bytes. Programs are near: at a round trip of 2 ms, this is the queue of 1 Gbit/s.
+/// The largest size, in bytes. Programs are near: at a round trip of 2 ms, this is the queue of 1
+/// Gbit/s.
 const MOST: usize = 256 << 10;
 
 /// Sizes the kernel's queue of bytes that a program has sent and the flow has not read.
 ///
-/// The kernel acknowledges these bytes to the program, and lets the queue of a slow reader grow to megabytes. The program
-/// would believe in a rate that the links do not have, and wait for the end of its upload for minutes. So a flow that
-/// waits for room in its stream has a queue of 200 ms.
+/// The kernel acknowledges these bytes to the program, and lets the queue of a slow reader grow to
+/// megabytes. The program would believe in a rate that the links do not have, and wait for the end
+/// of its upload for minutes. So a flow that waits for room in its stream has a queue of 200 ms.
 #[derive(Debug)]
 pub(crate) struct KernelQueue {
     size: usize,
@@ -84,8 +86,8 @@ impl KernelQueue {
 /// The first release of Linux whose connections may outgrow the first window of their listener.
 const GROWS: (u32, u32) = (6, 11);
 
-/// Lets connections of the listener offer a small window from their start: a program could send 64 KiB before the
-/// flow has a [`KernelQueue`]. An older Linux would keep connections at this window.
+/// Lets connections of the listener offer a small window from their start: a program could send 64
+/// KiB before the flow has a [`KernelQueue`]. An older Linux would keep connections at this window.
 pub(crate) fn prepare(listener: &TcpListener) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     if release.is_ok_and(|release| version(&release) >= GROWS) {
@@ -117,7 +119,8 @@ mod tests {
         assert!(version("6.9.12") < GROWS && version("10.0") > GROWS);
     }
 
-    /// The size after each of some periods, in which a flow reads ten times and waits this part of the time.
+    /// The size after each of some periods, in which a flow reads ten times and waits this part of
+    /// the time.
     fn sizes(bytes: usize, waits: f64, periods: u32) -> Vec<usize> {
         let mut now = Instant::now();
         let mut queue = KernelQueue::new(now);

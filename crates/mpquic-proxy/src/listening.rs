@@ -9,8 +9,9 @@ use tokio::net::{TcpListener, UdpSocket};
 /// Connections that may wait to be accepted.
 const WAITING: i32 = 1024;
 
-/// Listens on TCP, beside listeners at `all` addresses: `[::]` includes all addresses of IPv4, unless an
-/// address of IPv4 is among these with the same port. Must be called within a tokio runtime.
+/// Listens on TCP, beside listeners at `all` addresses: `[::]` includes all addresses of IPv4,
+/// unless an address of IPv4 is among these with the same port. Must be called within a tokio
+/// runtime.
 ///
 /// # Errors
 ///

@@ -21,10 +21,11 @@ const OVERHEAD: usize = 128;
 
 /// Holds payloads that have overtaken others, for a short time.
 ///
-/// A tunnel or a QUIC connection inside a flow takes changed order for loss, and slows down. The paths of a connection have
-/// different delays, so payloads that are spread over several paths overtake each other all the time. A payload waits until
-/// the payloads before it have arrived, at most for the window. The window is one and a half times the lateness of late
-/// payloads, so a flow whose payloads arrive in order waits 5 ms for a lost payload.
+/// A tunnel or a QUIC connection inside a flow takes changed order for loss, and slows down. The
+/// paths of a connection have different delays, so payloads that are spread over several paths
+/// overtake each other all the time. A payload waits until the payloads before it have arrived, at
+/// most for the window. The window is one and a half times the lateness of late payloads, so a flow
+/// whose payloads arrive in order waits 5 ms for a lost payload.
 #[derive(Debug)]
 pub(crate) struct OrderWindow {
     /// The number of the payload to deliver next.
@@ -33,7 +34,8 @@ pub(crate) struct OrderWindow {
     waiting: BTreeMap<u64, (Bytes, Instant)>,
     /// Bytes of waiting payloads, with the overhead.
     bytes: usize,
-    /// The time since when payloads below `next` are missing, for payloads that come after their window.
+    /// The time since when payloads below `next` are missing, for payloads that come after their
+    /// window.
     skipped: Option<Skipped>,
     lateness: Lateness,
 }
@@ -102,7 +104,8 @@ impl OrderWindow {
         Some(*arrival + self.lateness.window())
     }
 
-    /// Calls `deliver` for each payload that has waited for the window, and for the payloads behind it.
+    /// Calls `deliver` for each payload that has waited for the window, and for the payloads behind
+    /// it.
     pub(crate) fn on_time(&mut self, now: Instant, mut deliver: impl FnMut(&[u8])) {
         self.lateness.on_time(now);
         while self.deadline().is_some_and(|deadline| deadline <= now) {

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::bound::Filtering;
 
-/// Peers that a binding remembers. A further peer displaces the one to which nothing was sent for longest.
+/// Peers that a binding remembers. A further peer displaces the one to which nothing was sent for
+/// longest.
 const MOST_PEERS: usize = 1024;
 
 /// A peer to which a binding has sent.

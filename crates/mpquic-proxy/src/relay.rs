@@ -27,7 +27,8 @@ const LEAST: usize = 1200;
 const FRAME: usize = 9;
 /// Most pieces of the stream in one write to TCP. Each piece comes from one packet.
 const PIECES: usize = 64;
-/// Pieces of all flows together whose TCP connections are full, besides [`LEAST_PIECES`] of each flow.
+/// Pieces of all flows together whose TCP connections are full, besides [`LEAST_PIECES`] of each
+/// flow.
 const HELD_PIECES: usize = 4096;
 /// Least pieces of the stream in one write to TCP.
 const LEAST_PIECES: usize = 2;
@@ -89,8 +90,8 @@ impl From<WriteError> for Broken {
 /// Carries bytes both ways until both sides have ended. The end of one direction reaches the other
 /// side and leaves the other direction open. A failure resets both directions.
 ///
-/// The memory is bounded, so a side that reads slowly stops the writes of the other side. With a `queue`, so is the
-/// memory of the kernel for bytes from TCP.
+/// The memory is bounded, so a side that reads slowly stops the writes of the other side. With a
+/// `queue`, so is the memory of the kernel for bytes from TCP.
 pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     (tcp, queue): (TcpStream, Option<KernelQueue>),
     (mut send, recv): (S, R),
@@ -103,8 +104,8 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     // The sender of a small message mostly waits for the answer, and Nagle's algorithm would delay
     // the message.
     let _ = tcp.set_nodelay(true);
-    // The kernel closes the connections of a killed process. With this setting it resets them, and nobody takes half a
-    // download for the whole.
+    // The kernel closes the connections of a killed process. With this setting it resets them, and
+    // nobody takes half a download for the whole.
     let _ = tcp.set_zero_linger();
     if let Some(queue) = &queue {
         resize(&tcp, queue.size());
@@ -133,9 +134,9 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     ended
 }
 
-/// A TCP connection. Dropping this before both directions have ended resets the connection: after an
-/// orderly end, the other side could take half a message for the whole. The end of a direction to TCP
-/// turns the setting for resets off, so a failure of the other direction turns it on again.
+/// A TCP connection. Dropping this before both directions have ended resets the connection: after
+/// an orderly end, the other side could take half a message for the whole. The end of a direction
+/// to TCP turns the setting for resets off, so a failure of the other direction turns it on again.
 struct Unfinished {
     tcp: TcpStream,
     is_finished: bool,
@@ -211,8 +212,8 @@ fn resize(tcp: &TcpStream, size: usize) {
     let _ = SockRef::from(tcp).set_recv_buffer_size(size);
 }
 
-/// Reads the available bytes, up to `most`, 0 at the end. A flow that waits holds no buffer: otherwise each of
-/// thousands of idle flows would hold 64 KiB.
+/// Reads the available bytes, up to `most`, 0 at the end. A flow that waits holds no buffer:
+/// otherwise each of thousands of idle flows would hold 64 KiB.
 async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
         buffer.reserve(most);
@@ -257,8 +258,9 @@ async fn from_stream<R: Incoming>(
     }
 }
 
-/// Most pieces that a flow reads while `stalled` flows wait for their TCP connections. Windows do not limit pieces that a
-/// flow has read: thousands of flows to silent targets would hold 64 packets each.
+/// Most pieces that a flow reads while `stalled` flows wait for their TCP connections. Windows do
+/// not limit pieces that a flow has read: thousands of flows to silent targets would hold 64
+/// packets each.
 fn pieces_beside(stalled: usize) -> usize {
     (HELD_PIECES / (stalled + 1)).clamp(LEAST_PIECES, PIECES)
 }

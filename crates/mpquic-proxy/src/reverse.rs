@@ -1,8 +1,10 @@
-//! TCP ports of the proxy that lead to its client: paths of requests, capsules, and the rules of the operator.
+//! TCP ports of the proxy that lead to its client: paths of requests, capsules, and the rules of
+//! the operator.
 //!
-//! The client asks for a port with an extended CONNECT request (`mpquic-tcp-listen`). On its stream, the proxy tells of
-//! each connection to the port with a capsule. The client takes the connection with a request of its own
-//! (`mpquic-tcp-accept`), whose stream carries the bytes, or refuses the connection with a capsule.
+//! The client asks for a port with an extended CONNECT request (`mpquic-tcp-listen`). On its
+//! stream, the proxy tells of each connection to the port with a capsule. The client takes the
+//! connection with a request of its own (`mpquic-tcp-accept`), whose stream carries the bytes, or
+//! refuses the connection with a capsule.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 /// Networks that are no part of the public Internet, by the registries of RFC 6890: this network,
 /// private, shared, loopback, link-local, protocol assignments, documentation, relays, benchmarks,
-/// multicast, reserved, broadcast. 168.63.129.16 is public, but leads to the service of a cloud (Azure) for its
-/// own machines.
+/// multicast, reserved, broadcast. 168.63.129.16 is public, but leads to the service of a cloud
+/// (Azure) for its own machines.
 const SPECIAL_V4: [([u8; 4], u8); 16] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
@@ -29,8 +29,8 @@ const SPECIAL_V4: [([u8; 4], u8); 16] = [
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
 ];
-/// The same within 2000::/3, the only part of IPv6 that is global unicast: protocol assignments with
-/// Teredo, documentation, 6to4, documentation.
+/// The same within 2000::/3, the only part of IPv6 that is global unicast: protocol assignments
+/// with Teredo, documentation, 6to4, documentation.
 const SPECIAL_V6: [([u16; 2], u8); 4] = [
     ([0x2001, 0], 23),
     ([0x2001, 0xdb8], 32),
@@ -40,11 +40,12 @@ const SPECIAL_V6: [([u16; 2], u8); 4] = [
 /// NAT64 (RFC 6052): the last 32 bits are an IPv4 address.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Allowed targets, by their addresses. A name is checked after its lookup: it cannot lead to a denied
-/// address.
+/// Allowed targets, by their addresses. A name is checked after its lookup: it cannot lead to a
+/// denied address.
 ///
-/// A target that a rule of `deny` names is denied; of the rest, a target that a rule of `allow` names is
-/// allowed. Without a matching rule, only public addresses are allowed, and with `only_allowed` none.
+/// A target that a rule of `deny` names is denied; of the rest, a target that a rule of `allow`
+/// names is allowed. Without a matching rule, only public addresses are allowed, and with
+/// `only_allowed` none.
 ///
 /// ```
 /// use mpquic_proxy::Rules;
@@ -72,9 +73,9 @@ pub struct Rules {
     pub nat64: Vec<Nat64Prefix>,
 }
 
-/// Addresses and ports: `NETWORK`, `NETWORK:PORTS` or `:PORTS`. A network is an address, or one with
-/// the length of a prefix (`10.0.0.0/8`); IPv6 stands in brackets before ports (`[fd00::/8]:80`). Ports are
-/// one port or a range (`8000-8999`).
+/// Addresses and ports: `NETWORK`, `NETWORK:PORTS` or `:PORTS`. A network is an address, or one
+/// with the length of a prefix (`10.0.0.0/8`); IPv6 stands in brackets before ports
+/// (`[fd00::/8]:80`). Ports are one port or a range (`8000-8999`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// `None` for all networks.
@@ -165,9 +166,9 @@ impl Rules {
 }
 
 /// The IPv4 addresses by which packets to an address travel, or may travel: an address compatible
-/// with IPv4 (RFC 4291 section 2.5.5.1), translated (RFC 2765 section 2.1), 6to4 (RFC 3056), both ends of
-/// Teredo (RFC 4380 section 4), ISATAP (RFC 5214 section 6.1), and those that the prefixes within
-/// `64:ff9b:1::/48` lead to, of which each network chooses its own (RFC 8215).
+/// with IPv4 (RFC 4291 section 2.5.5.1), translated (RFC 2765 section 2.1), 6to4 (RFC 3056), both
+/// ends of Teredo (RFC 4380 section 4), ISATAP (RFC 5214 section 6.1), and those that the prefixes
+/// within `64:ff9b:1::/48` lead to, of which each network chooses its own (RFC 8215).
 fn embedded(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(address) = address else {
         return Vec::new();

@@ -32,7 +32,8 @@ const OUTAGE: Duration = Duration::from_secs(15 * 60);
 /// Adapts a connection, on either side, to many flows with readers of different speeds: an unread
 /// flow keeps no more than its own receive window, far below the connection's window, so other
 /// flows go on. Bytes that wait to be sent are those of 100 ms, unless `send_queue_time` is set
-/// already, so a sender learns early how fast the paths are, and no class of flows starves. `flows` is the number of flows that the peer may open at first. A server passes
+/// already, so a sender learns early how fast the paths are, and no class of flows starves. `flows`
+/// is the number of flows that the peer may open at first. A server passes
 /// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS), and later allows more to a known client.
 ///
 /// The idle timeout becomes 15 minutes, so that flows outlive an outage of all links. The smaller
@@ -55,12 +56,13 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
 /// more streams after the first right credential.
 pub const STREAMS_OF_STRANGERS: u32 = 16;
 
-/// Windows of a client's connection before the proxy knows its user, and of further connections of a user without memory
-/// left, in bytes.
+/// Windows of a client's connection before the proxy knows its user, and of further connections of
+/// a user without memory left, in bytes.
 pub(crate) const FIRST_WINDOW: u64 = 1 << 20;
 
-/// [`adapt`] for the connections of a proxy's server. Receive window and send window begin with 1 MiB, or with a larger
-/// window of one stream. For a known user the server raises both windows, by the option `user_memory`.
+/// [`adapt`] for the connections of a proxy's server. Receive window and send window begin with 1
+/// MiB, or with a larger window of one stream. For a known user the server raises both windows, by
+/// the option `user_memory`.
 pub fn adapt_server(transport: &mut TransportOptions) {
     adapt(transport, STREAMS_OF_STRANGERS);
     let first = FIRST_WINDOW.max(transport.initial_stream_receive_window);
@@ -70,16 +72,16 @@ pub fn adapt_server(transport: &mut TransportOptions) {
     transport.send_window = transport.send_window.min(first);
 }
 
-/// True if another DATAGRAM of a flow of this class may wait. `own` has the waiting bytes of the flow, and the number
-/// of waiting flows with this one.
+/// True if another DATAGRAM of a flow of this class may wait. `own` has the waiting bytes of the
+/// flow, and the number of waiting flows with this one.
 pub(crate) fn has_room(connection: &Connection, class: Class, own: (usize, usize)) -> bool {
     let waiting = BUFFER.saturating_sub(connection.datagram_send_buffer_space());
     let most = || most_of(class, most_now(&connection.path_stats()));
     waiting < ALWAYS || may_wait(waiting, own, most())
 }
 
-/// True if fewer than `most` bytes wait, or if the flow has fewer waiting bytes than its equal share of `most`: a flood
-/// takes no room from other flows.
+/// True if fewer than `most` bytes wait, or if the flow has fewer waiting bytes than its equal
+/// share of `most`: a flood takes no room from other flows.
 fn may_wait(waiting: usize, (own, flows): (usize, usize), most: usize) -> bool {
     waiting < most || own < most / flows.max(1)
 }

@@ -47,8 +47,8 @@ impl EndpointConfig {
         }
     }
 
-    /// Sets the key for stateless resets. With the same key, an endpoint after a restart ends the connections from
-    /// before.
+    /// Sets the key for stateless resets. With the same key, an endpoint after a restart ends the
+    /// connections from before.
     pub fn reset_key(&mut self, key: Arc<dyn HmacKey>) -> &mut Self {
         self.reset_key = secret_of(&*key);
         self
@@ -72,8 +72,8 @@ impl EndpointConfig {
         self.options().max_udp_payload_size.into()
     }
 
-    /// Sets the source of connection IDs, with 4 to 20 bytes each. Connections over several paths need connection IDs,
-    /// so other lengths give way to random connection IDs of 8 bytes.
+    /// Sets the source of connection IDs, with 4 to 20 bytes each. Connections over several paths
+    /// need connection IDs, so other lengths give way to random connection IDs of 8 bytes.
     pub fn cid_generator<F: Fn() -> Box<dyn ConnectionIdGenerator> + Send + Sync + 'static>(
         &mut self,
         factory: F,
@@ -88,7 +88,8 @@ impl EndpointConfig {
         self
     }
 
-    /// Sets whether the endpoint may draw a bit at random that is 1 in other versions of QUIC; true by default.
+    /// Sets whether the endpoint may draw a bit at random that is 1 in other versions of QUIC; true
+    /// by default.
     pub fn grease_quic_bit(&mut self, value: bool) -> &mut Self {
         self.grease_quic_bit = value;
         self
@@ -232,7 +233,8 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// A configuration that trusts the certificates of the operating system, without application protocols.
+    /// A configuration that trusts the certificates of the operating system, without application
+    /// protocols.
     ///
     /// # Panics
     ///
@@ -243,7 +245,8 @@ impl ClientConfig {
         Self::try_with_platform_verifier().expect("the system has trusted certificates")
     }
 
-    /// A configuration that trusts the certificates of the operating system, without application protocols.
+    /// A configuration that trusts the certificates of the operating system, without application
+    /// protocols.
     ///
     /// # Errors
     ///
@@ -348,7 +351,8 @@ impl ServerConfig {
         }
     }
 
-    /// A configuration with this certificate, without application protocols. Clients may send early data.
+    /// A configuration with this certificate, without application protocols. Clients may send early
+    /// data.
     ///
     /// # Errors
     ///
@@ -385,7 +389,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets whether clients may change their address; true by default. Further paths are always allowed.
+    /// Sets whether clients may change their address; true by default. Further paths are always
+    /// allowed.
     pub fn migration(&mut self, value: bool) -> &mut Self {
         self.migration = value;
         self

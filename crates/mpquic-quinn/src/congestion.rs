@@ -1,7 +1,8 @@
 //! Congestion control.
 //!
-//! Without a call of [`TransportConfig::congestion_controller_factory`], mpquic's default controller sees all paths of
-//! a connection. A factory of this module gives each path a controller of its own.
+//! Without a call of [`TransportConfig::congestion_controller_factory`], mpquic's default
+//! controller sees all paths of a connection. A factory of this module gives each path a controller
+//! of its own.
 //!
 //! [`TransportConfig::congestion_controller_factory`]: crate::TransportConfig::congestion_controller_factory
 
@@ -70,7 +71,8 @@ pub trait Controller: Send + Sync {
         let _ = (now, in_flight, app_limited, largest_packet_num_acked);
     }
 
-    /// Packets were lost, or the network marked packets (`lost_bytes` is 0 then). The latest of them was sent at `sent`.
+    /// Packets were lost, or the network marked packets (`lost_bytes` is 0 then). The latest of
+    /// them was sent at `sent`.
     fn on_congestion_event(
         &mut self,
         now: Instant,
@@ -108,7 +110,8 @@ pub trait ControllerFactory {
     /// A controller for a new path.
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller>;
 
-    /// mpquic's own controller that takes the place of [`Self::build`]; none for controllers of programs.
+    /// mpquic's own controller that takes the place of [`Self::build`]; none for controllers of
+    /// programs.
     #[doc(hidden)]
     fn built_in(&self) -> Option<Arc<dyn core::ControllerFactory>> {
         None
@@ -127,7 +130,8 @@ pub struct ControllerMetrics {
     pub pacing_rate: Option<u64>,
 }
 
-/// The factory for mpquic: a controller that is built in, or one that keeps a controller of the program for each path.
+/// The factory for mpquic: a controller that is built in, or one that keeps a controller of the
+/// program for each path.
 pub(crate) fn for_mpquic(
     factory: &Arc<dyn ControllerFactory + Send + Sync + 'static>,
 ) -> Arc<dyn core::ControllerFactory> {

@@ -26,8 +26,9 @@ impl Connecting {
         Self { inner, remote }
     }
 
-    /// Returns the connection before the handshake is complete, if possible: on a client after an earlier connection
-    /// with 0-RTT to the same server, on a server always. Attackers can repeat early data.
+    /// Returns the connection before the handshake is complete, if possible: on a client after an
+    /// earlier connection with 0-RTT to the same server, on a server always. Attackers can repeat
+    /// early data.
     ///
     /// # Errors
     ///

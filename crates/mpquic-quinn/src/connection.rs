@@ -30,7 +30,8 @@ pub struct Connection {
     known: Arc<Mutex<Known>>,
 }
 
-/// The last answers of a connection, for questions after the end of its paths: quinn answers them always.
+/// The last answers of a connection, for questions after the end of its paths: quinn answers them
+/// always.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     remote: SocketAddr,
@@ -51,7 +52,8 @@ impl Connection {
         }
     }
 
-    /// The connection of mpquic below, which has more methods: paths, their events and their figures, the scheduler.
+    /// The connection of mpquic below, which has more methods: paths, their events and their
+    /// figures, the scheduler.
     ///
     /// # Examples
     ///
@@ -79,8 +81,8 @@ impl Connection {
         OpenUni::new(&self.inner)
     }
 
-    /// Opens a stream in both directions; waits while the peer's limit of streams is reached. The peer learns of the
-    /// stream from its first data.
+    /// Opens a stream in both directions; waits while the peer's limit of streams is reached. The
+    /// peer learns of the stream from its first data.
     pub fn open_bi(&self) -> OpenBi<'_> {
         OpenBi::new(&self.inner)
     }
@@ -110,13 +112,15 @@ impl Connection {
         self.inner.close_reason().map(connection_error)
     }
 
-    /// Closes the connection at once: all waiting calls fail with [`ConnectionError::LocallyClosed`], and unsent data is
-    /// dropped. The peer's application gets the code and the reason.
+    /// Closes the connection at once: all waiting calls fail with
+    /// [`ConnectionError::LocallyClosed`], and unsent data is dropped. The peer's application gets
+    /// the code and the reason.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         self.inner.close(error_code, reason);
     }
 
-    /// Queues a DATAGRAM. While the send buffer is full, the new DATAGRAM is dropped without an error.
+    /// Queues a DATAGRAM. While the send buffer is full, the new DATAGRAM is dropped without an
+    /// error.
     ///
     /// # Errors
     ///
@@ -133,7 +137,8 @@ impl Connection {
         SendDatagram::new(&self.inner, data)
     }
 
-    /// The size of the largest DATAGRAM that fits a packet; `None` if the peer accepts no DATAGRAM frames.
+    /// The size of the largest DATAGRAM that fits a packet; `None` if the peer accepts no DATAGRAM
+    /// frames.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.inner.max_datagram_size()
     }
@@ -148,7 +153,8 @@ impl Connection {
         self.inner.side()
     }
 
-    /// The peer's address on the first path; after the end of the connection, the last known address.
+    /// The peer's address on the first path; after the end of the connection, the last known
+    /// address.
     pub fn remote_address(&self) -> SocketAddr {
         self.answer(self.inner.remote_address(), |known| &mut known.remote)
     }
@@ -171,8 +177,8 @@ impl Connection {
         self.answer(min_rtt, |known| &mut known.min_rtt)
     }
 
-    /// Figures of the connection. `path` joins all paths: windows and counters are sums, `rtt` and `min_rtt` are the
-    /// smallest, and `current_mtu` is that of the largest packets.
+    /// Figures of the connection. `path` joins all paths: windows and counters are sums, `rtt` and
+    /// `min_rtt` are the smallest, and `current_mtu` is that of the largest packets.
     pub fn stats(&self) -> ConnectionStats {
         stats::connection(&self.inner, (self.rtt(), self.min_rtt()))
     }
@@ -186,7 +192,8 @@ impl Connection {
         Box::new(Snapshot::of(open))
     }
 
-    /// The application protocol and the server name, as a [`HandshakeData`] in a box; `None` before they are known.
+    /// The application protocol and the server name, as a [`HandshakeData`] in a box; `None` before
+    /// they are known.
     pub fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let data = self.inner.handshake_data()?;
         Some(handshake_data(data))

@@ -17,20 +17,21 @@ use crate::runtime::{AsyncUdpSocket, Runtime};
 use crate::sockets::Adapted;
 use crate::stats::EndpointStats;
 
-/// A set of sockets, with the connections of clients and servers over them. A clone is another handle to the same
-/// endpoint, with a default client configuration of its own.
+/// A set of sockets, with the connections of clients and servers over them. A clone is another
+/// handle to the same endpoint, with a default client configuration of its own.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub(crate) inner: mp::Endpoint,
     default_client_config: Option<ClientConfig>,
-    /// True if the sockets are those of interfaces, and not of the address that the program asked for.
+    /// True if the sockets are those of interfaces, and not of the address that the program asked
+    /// for.
     on_interfaces: bool,
 }
 
 impl Endpoint {
-    /// An endpoint for connections to servers, bound to this address. If [`Interfaces`] are chosen and the address is
-    /// unspecified (`0.0.0.0` or `[::]`), the endpoint has a socket for each interface instead. `[::]` also reaches IPv4
-    /// servers where the system allows it.
+    /// An endpoint for connections to servers, bound to this address. If [`Interfaces`] are chosen
+    /// and the address is unspecified (`0.0.0.0` or `[::]`), the endpoint has a socket for each
+    /// interface instead. `[::]` also reaches IPv4 servers where the system allows it.
     ///
     /// # Errors
     ///
@@ -44,8 +45,8 @@ impl Endpoint {
         Self::build(builder.bind(addr), false)
     }
 
-    /// An endpoint for connections to servers, with a socket for each of these interfaces. The endpoint follows the
-    /// interfaces as they come and go.
+    /// An endpoint for connections to servers, with a socket for each of these interfaces. The
+    /// endpoint follows the interfaces as they come and go.
     ///
     /// # Errors
     ///
@@ -55,7 +56,8 @@ impl Endpoint {
         Self::build(interfaces.add_to(builder), true)
     }
 
-    /// An endpoint for connections from clients, bound to this address, which can also connect to servers.
+    /// An endpoint for connections from clients, bound to this address, which can also connect to
+    /// servers.
     ///
     /// # Errors
     ///
@@ -65,8 +67,8 @@ impl Endpoint {
         Self::build(builder.bind(addr), false)
     }
 
-    /// An endpoint over a bound socket. Without a server configuration, a socket that is bound to an unspecified address
-    /// gives way to sockets of [`Interfaces`], as in [`Self::client`].
+    /// An endpoint over a bound socket. Without a server configuration, a socket that is bound to
+    /// an unspecified address gives way to sockets of [`Interfaces`], as in [`Self::client`].
     ///
     /// # Errors
     ///
@@ -114,7 +116,8 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint of mpquic below, which has more methods: local addresses that come and go, announced addresses.
+    /// The endpoint of mpquic below, which has more methods: local addresses that come and go,
+    /// announced addresses.
     pub fn as_mpquic(&self) -> &mp::Endpoint {
         &self.inner
     }
@@ -162,7 +165,8 @@ impl Endpoint {
         Ok(Connecting::new(connecting.map_err(connect_error)?, addr))
     }
 
-    /// Sockets of interfaces do not reach servers of the same machine: they get a socket of the loopback interface.
+    /// Sockets of interfaces do not reach servers of the same machine: they get a socket of the
+    /// loopback interface.
     fn reach_loopback(&self, server: IpAddr) {
         let local = match server {
             IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -212,8 +216,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sets the configuration for clients from now on; `None` refuses clients. A configuration that cannot be used
-    /// changes nothing, and leaves an error in the log.
+    /// Sets the configuration for clients from now on; `None` refuses clients. A configuration that
+    /// cannot be used changes nothing, and leaves an error in the log.
     pub fn set_server_config(&self, server_config: Option<ServerConfig>) {
         let config = server_config.map(|config| config.to_mpquic()).transpose();
         let set = config.and_then(|config| self.inner.set_server_config(config));

@@ -224,7 +224,8 @@ pub(crate) fn write(error: mp::WriteError) -> WriteError {
     }
 }
 
-/// The answer of `stopped`. A stream past its deadline was reset by this side, which is no code of the peer.
+/// The answer of `stopped`. A stream past its deadline was reset by this side, which is no code of
+/// the peer.
 pub(crate) fn stopped(
     result: Result<Option<VarInt>, mp::StoppedError>,
 ) -> Result<Option<VarInt>, StoppedError> {

@@ -14,8 +14,8 @@ use crate::convert::connection_error;
 use crate::errors::{self, SendDatagramError};
 use crate::streams::{RecvStream, SendStream};
 
-/// Defines a future over a poll method of a connection. Each future polls a handle of its own, so that several futures
-/// of one connection may wait in several tasks.
+/// Defines a future over a poll method of a connection. Each future polls a handle of its own, so
+/// that several futures of one connection may wait in several tasks.
 macro_rules! polls {
     ($($(#[$doc:meta])* $name:ident, $poll:ident, $output:ty, |$value:ident, $connection:ident| $made:expr;)*) => {$(
         $(#[$doc])*

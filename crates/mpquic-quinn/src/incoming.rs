@@ -16,7 +16,8 @@ use crate::connecting::Connecting;
 use crate::connection::Connection;
 use crate::convert::connection_error;
 
-/// A client's attempt to connect. Await the value, or decide by a method. The drop refuses the client.
+/// A client's attempt to connect. Await the value, or decide by a method. The drop refuses the
+/// client.
 #[must_use = "the drop refuses the client"]
 #[derive(Debug)]
 pub struct Incoming {

@@ -6,7 +6,8 @@ use std::sync::{PoisonError, RwLock};
 
 use mpquic_tokio::EndpointBuilder;
 
-/// The environment variable that chooses the interfaces of programs without a call of [`use_interfaces`].
+/// The environment variable that chooses the interfaces of programs without a call of
+/// [`use_interfaces`].
 pub const INTERFACES_VARIABLE: &str = "MPQUIC_INTERFACES";
 
 /// The choice of [`use_interfaces`], which goes before the environment variable.
@@ -34,7 +35,8 @@ pub enum Interfaces {
     BoundSocket,
     /// Each usable interface has a path. Paths open and close as interfaces come and go.
     All,
-    /// Each usable interface except the interfaces with these names has a path. A name may be a pattern with `*`.
+    /// Each usable interface except the interfaces with these names has a path. A name may be a
+    /// pattern with `*`.
     AllBut(Vec<String>),
     /// The interfaces with these names have a path each.
     Named(Vec<String>),
@@ -51,8 +53,8 @@ impl Interfaces {
         Self::AllBut(names.iter().map(|&name| name.to_owned()).collect())
     }
 
-    /// Reads the text of the environment variable: `all`, names with commas between them, or `all` with names
-    /// behind `!`. An empty text, `none` and `off` stand for [`Self::BoundSocket`].
+    /// Reads the text of the environment variable: `all`, names with commas between them, or `all`
+    /// with names behind `!`. An empty text, `none` and `off` stand for [`Self::BoundSocket`].
     pub fn parse(text: &str) -> Self {
         let words = text
             .split(',')
@@ -76,7 +78,8 @@ impl Interfaces {
         }
     }
 
-    /// The choice in force for new endpoints: the last call of [`use_interfaces`], otherwise the environment variable.
+    /// The choice in force for new endpoints: the last call of [`use_interfaces`], otherwise the
+    /// environment variable.
     pub fn in_force() -> Self {
         let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(chosen) = &*chosen {
@@ -85,8 +88,8 @@ impl Interfaces {
         env::var(INTERFACES_VARIABLE).map_or(Self::BoundSocket, |text| Self::parse(&text))
     }
 
-    /// True if an endpoint that asks for this address gets sockets of interfaces instead. An address of one interface
-    /// stays the program's choice, and so does the socket of a server.
+    /// True if an endpoint that asks for this address gets sockets of interfaces instead. An
+    /// address of one interface stays the program's choice, and so does the socket of a server.
     pub(crate) fn replace(&self, address: SocketAddr, is_server: bool) -> bool {
         *self != Self::BoundSocket && address.ip().is_unspecified() && !is_server
     }
@@ -108,11 +111,11 @@ impl Interfaces {
     }
 }
 
-/// Chooses the interfaces of all client endpoints that the process makes from now on. The choice goes before the
-/// environment variable [`INTERFACES_VARIABLE`].
+/// Chooses the interfaces of all client endpoints that the process makes from now on. The choice
+/// goes before the environment variable [`INTERFACES_VARIABLE`].
 ///
-/// Interfaces take the place of a socket that is bound to all addresses (`0.0.0.0` or `[::]`), in endpoints without a
-/// [`ServerConfig`](crate::ServerConfig).
+/// Interfaces take the place of a socket that is bound to all addresses (`0.0.0.0` or `[::]`), in
+/// endpoints without a [`ServerConfig`](crate::ServerConfig).
 ///
 /// # Examples
 ///

@@ -7,12 +7,14 @@
 //! quinn = { package = "mpquic-quinn", version = "0.1" }
 //! ```
 //!
-//! With `MPQUIC_INTERFACES=all` in the environment, or after a call of [`use_interfaces`], its client endpoints have a
-//! socket for each network interface, and their connections use all of them. Peers without multipath get one path.
+//! With `MPQUIC_INTERFACES=all` in the environment, or after a call of [`use_interfaces`], its
+//! client endpoints have a socket for each network interface, and their connections use all of
+//! them. Peers without multipath get one path.
 //!
 //! `docs/quinn.md` in the repository lists the names of quinn that differ here, and why.
 //! [`Endpoint::as_mpquic`], [`Connection::as_mpquic`], [`SendStream::as_mpquic`] and
-//! [`TransportConfig::mpquic_options`] lead to the interface of `mpquic-tokio` with everything beyond quinn.
+//! [`TransportConfig::mpquic_options`] lead to the interface of `mpquic-tokio` with everything
+//! beyond quinn.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

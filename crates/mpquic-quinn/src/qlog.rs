@@ -47,7 +47,8 @@ impl QlogConfig {
     }
 }
 
-/// A log for the connections of one transport configuration. Each connection begins with a header of its own.
+/// A log for the connections of one transport configuration. Each connection begins with a header
+/// of its own.
 #[derive(Clone, Debug)]
 pub struct QlogStream(Shared);
 

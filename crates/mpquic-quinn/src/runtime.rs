@@ -57,8 +57,8 @@ pub trait AsyncUdpSocket: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver waits with [`Self::create_io_poller`]. After
-    /// another error the datagrams are lost.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver waits with
+    /// [`Self::create_io_poller`]. After another error the datagrams are lost.
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()>;
 
     /// Receives datagrams into the buffers, and returns how many buffers were filled.

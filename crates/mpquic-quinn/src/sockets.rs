@@ -13,7 +13,8 @@ use quinn_udp::{RecvMeta, Transmit};
 
 use crate::runtime::AsyncUdpSocket;
 
-/// A program's socket for mpquic. mpquic waits for datagrams and takes them with two calls, quinn with one.
+/// A program's socket for mpquic. mpquic waits for datagrams and takes them with two calls, quinn
+/// with one.
 #[derive(Debug)]
 pub(crate) struct Adapted {
     socket: Arc<dyn AsyncUdpSocket>,

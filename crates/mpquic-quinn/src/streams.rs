@@ -17,7 +17,8 @@ use crate::errors::{
 };
 use crate::stopped::Stopped;
 
-/// The sending side of a stream. The drop finishes the stream, or resets the stream if the peer stopped it.
+/// The sending side of a stream. The drop finishes the stream, or resets the stream if the peer
+/// stopped it.
 pub struct SendStream {
     inner: mp::SendStream,
     connection: mp::Connection,
@@ -39,7 +40,8 @@ impl SendStream {
         &mut self.inner
     }
 
-    /// Writes as many bytes as there is room for; waits for room. Returns the number of written bytes. Cancel-safe.
+    /// Writes as many bytes as there is room for; waits for room. Returns the number of written
+    /// bytes. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -57,8 +59,8 @@ impl SendStream {
         self.inner.write_all(buf).await.map_err(errors::write)
     }
 
-    /// Writes as many whole and partial chunks as there is room for, without a copy. Written chunks become empty.
-    /// Cancel-safe.
+    /// Writes as many whole and partial chunks as there is room for, without a copy. Written chunks
+    /// become empty. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -128,8 +130,8 @@ impl SendStream {
         self.inner.priority()
     }
 
-    /// Waits until the peer has stopped the stream, with the peer's code, or has acknowledged the whole finished
-    /// stream, with `None`. The future keeps the connection open.
+    /// Waits until the peer has stopped the stream, with the peer's code, or has acknowledged the
+    /// whole finished stream, with `None`. The future keeps the connection open.
     pub fn stopped(
         &self,
     ) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send + Sync + 'static + use<>
@@ -203,7 +205,8 @@ impl futures_io::AsyncWrite for SendStream {
     }
 }
 
-/// The receiving side of a stream. The drop of a stream with unread data tells the peer to stop, with the code 0.
+/// The receiving side of a stream. The drop of a stream with unread data tells the peer to stop,
+/// with the code 0.
 #[derive(Debug)]
 pub struct RecvStream {
     inner: mp::RecvStream,
@@ -268,7 +271,8 @@ impl RecvStream {
         self.inner.poll_read_buf(cx, buf).map_err(errors::read)
     }
 
-    /// Reads the next bytes without a copy, at most `max_length`; `None` at the end of the stream. Cancel-safe.
+    /// Reads the next bytes without a copy, at most `max_length`; `None` at the end of the stream.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -282,7 +286,8 @@ impl RecvStream {
         chunk.map_err(errors::read)
     }
 
-    /// Reads the next chunks without a copy, and returns their number; `None` at the end of the stream. Cancel-safe.
+    /// Reads the next chunks without a copy, and returns their number; `None` at the end of the
+    /// stream. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -320,7 +325,8 @@ impl RecvStream {
         self.inner.id()
     }
 
-    /// Waits for a reset of the peer; `None` if all data arrived or the stream is closed. Cancel-safe.
+    /// Waits for a reset of the peer; `None` if all data arrived or the stream is closed.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///

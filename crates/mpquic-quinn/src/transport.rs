@@ -88,8 +88,8 @@ impl TransportConfig {
         self
     }
 
-    /// Sets after which silence on all paths the connection ends; `None` for never. The shorter time of both sides
-    /// counts.
+    /// Sets after which silence on all paths the connection ends; `None` for never. The shorter
+    /// time of both sides counts.
     pub fn max_idle_timeout(&mut self, value: Option<IdleTimeout>) -> &mut Self {
         self.max_idle_timeout = Some(value);
         self
@@ -113,8 +113,8 @@ impl TransportConfig {
         self
     }
 
-    /// No effect: streams of one priority share the connection. `SendStream::as_mpquic().set_incremental(false)` makes
-    /// streams follow each other.
+    /// No effect: streams of one priority share the connection.
+    /// `SendStream::as_mpquic().set_incremental(false)` makes streams follow each other.
     pub fn send_fairness(&mut self, value: bool) -> &mut Self {
         let _ = value;
         self
@@ -144,7 +144,8 @@ impl TransportConfig {
         self
     }
 
-    /// No effect: each path starts at [`Self::initial_mtu`], and a path that loses large packets returns to 1200 bytes.
+    /// No effect: each path starts at [`Self::initial_mtu`], and a path that loses large packets
+    /// returns to 1200 bytes.
     pub fn min_mtu(&mut self, value: u16) -> &mut Self {
         let _ = value;
         self
@@ -168,13 +169,15 @@ impl TransportConfig {
         self
     }
 
-    /// No effect: three probe timeouts of losses count as persistent congestion (RFC 9002 section 7.6).
+    /// No effect: three probe timeouts of losses count as persistent congestion (RFC 9002 section
+    /// 7.6).
     pub fn persistent_congestion_threshold(&mut self, value: u32) -> &mut Self {
         let _ = value;
         self
     }
 
-    /// Sets after which silence a path sends a PING, so that neither side's timeout passes; `None` for never.
+    /// Sets after which silence a path sends a PING, so that neither side's timeout passes; `None`
+    /// for never.
     pub fn keep_alive_interval(&mut self, value: Option<Duration>) -> &mut Self {
         self.keep_alive_interval = Some(value);
         self
@@ -204,7 +207,8 @@ impl TransportConfig {
         self
     }
 
-    /// Sets the congestion controller. Each path has a controller of its own then; mpquic's default sees all paths.
+    /// Sets the congestion controller. Each path has a controller of its own then; mpquic's default
+    /// sees all paths.
     pub fn congestion_controller_factory(
         &mut self,
         factory: Arc<dyn ControllerFactory + Send + Sync + 'static>,
@@ -226,8 +230,8 @@ impl TransportConfig {
         self
     }
 
-    /// Changes mpquic's further options, after all other settings: the scheduler, the number of paths, the
-    /// limits of memory. `mpquic_tokio::TransportOptions` lists them.
+    /// Changes mpquic's further options, after all other settings: the scheduler, the number of
+    /// paths, the limits of memory. `mpquic_tokio::TransportOptions` lists them.
     pub fn mpquic_options(
         &mut self,
         edit: impl Fn(&mut TransportOptions) + Send + Sync + 'static,
@@ -388,7 +392,8 @@ impl AckFrequencyConfig {
         const LONGEST_DELAY: Duration = Duration::from_millis((1 << 14) - 1);
         let mut options = mp::AckFrequencyOptions::default();
         if let Some(threshold) = self.ack_eliciting_threshold {
-            // quinn counts the packets that may stay unacknowledged, mpquic the one that asks for an answer too.
+            // quinn counts the packets that may stay unacknowledged, mpquic the one that asks for
+            // an answer too.
             let threshold = threshold.into_inner().saturating_add(1);
             options.ack_eliciting_threshold = threshold.min(VarInt::MAX.into_inner());
         }

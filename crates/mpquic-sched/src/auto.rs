@@ -25,8 +25,9 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct AutoConfig {
-    /// Repeat budget: bytes of copies of data that is not lost, per byte sent. 0 means no copies, the default is 0.03.
-    /// On a path that loses more than a fifth of its packets, a copy costs only the share of packets that still arrive.
+    /// Repeat budget: bytes of copies of data that is not lost, per byte sent. 0 means no copies,
+    /// the default is 0.03. On a path that loses more than a fifth of its packets, a copy costs
+    /// only the share of packets that still arrive.
     pub extra_bytes: f64,
 }
 
@@ -36,23 +37,25 @@ impl Default for AutoConfig {
     }
 }
 
-/// Every path carries the part of the queue that the path delivers in time for its turn. No byte takes a path on which
-/// the byte would arrive later than on another, now busy path. The scheduler needs no setting.
+/// Every path carries the part of the queue that the path delivers in time for its turn. No byte
+/// takes a path on which the byte would arrive later than on another, now busy path. The scheduler
+/// needs no setting.
 ///
-/// For each path, the scheduler forecasts the arrival of the next datagram, and the number of bytes that the path
-/// delivers from then on. The path with the earliest arrival carries the head of the queue. Any other path that can
-/// send carries data from further back: the path skips as many bytes as the earlier paths deliver before its own data
-/// arrives. If the position lies beyond the end of the queue, or beyond the limit of flow control, the path stays idle.
-/// The effect:
+/// For each path, the scheduler forecasts the arrival of the next datagram, and the number of bytes
+/// that the path delivers from then on. The path with the earliest arrival carries the head of the
+/// queue. Any other path that can send carries data from further back: the path skips as many bytes
+/// as the earlier paths deliver before its own data arrives. If the position lies beyond the end of
+/// the queue, or beyond the limit of flow control, the path stays idle. The effect:
 ///
 /// - Bulk data uses every path.
 /// - The end of a transfer, small objects and small windows use only paths that help.
 /// - Urgent streams are at the head of the queue. They wait for the path that delivers them sooner,
 ///   while other paths carry the rest.
 ///
-/// If flow control is the limit, a loss stops all paths for a round trip; forecasts count the delay with its
-/// probability. Before a path stays idle, the path repeats bytes in flight of another path, if the copy should gain
-/// more time than the copy takes, and the repeat budget allows the copy.
+/// If flow control is the limit, a loss stops all paths for a round trip; forecasts count the delay
+/// with its probability. Before a path stays idle, the path repeats bytes in flight of another
+/// path, if the copy should gain more time than the copy takes, and the repeat budget allows the
+/// copy.
 ///
 /// Ideas of other schedulers:
 ///
@@ -77,9 +80,9 @@ impl Default for AutoConfig {
 /// - While only DATAGRAMs wait, and less than 150 ms of them, the queue of a path gets at most half
 ///   of its minimum RTT, or 20 ms.
 ///
-/// The scheduler remembers only the last bytes of each path, so a change in the middle of a transfer counts with the
-/// next decision. A wait lasts no longer than the time of its gain: the scheduler expects a late path to stay late for
-/// as long again.
+/// The scheduler remembers only the last bytes of each path, so a change in the middle of a
+/// transfer counts with the next decision. A wait lasts no longer than the time of its gain: the
+/// scheduler expects a late path to stay late for as long again.
 #[derive(Debug)]
 pub struct Auto {
     cases: PlainCases,
@@ -113,8 +116,8 @@ impl Auto {
         None
     }
 
-    /// Sends on the path with the earliest arrival, until another path would deliver sooner. A small part of the queue
-    /// may be out of order.
+    /// Sends on the path with the earliest arrival, until another path would deliver sooner. A
+    /// small part of the queue may be out of order.
     fn send_first(&self, view: &View<'_>, path: &PathView) -> Decision {
         let queue = &view.queue;
         if queue.unsent == 0 && queue.retransmit == 0 {
@@ -139,8 +142,8 @@ impl Auto {
     }
 }
 
-/// The data at this position of the queue, and the number of bytes that follow; `None` beyond the end of the queue.
-/// DATAGRAMs are at the head of the queue.
+/// The data at this position of the queue, and the number of bytes that follow; `None` beyond the
+/// end of the queue. DATAGRAMs are at the head of the queue.
 fn content_at(view: &View<'_>, position: u64) -> Option<(DataSelection, u64)> {
     let queue = &view.queue;
     let Some(position) = position.checked_sub(queue.datagrams) else {

@@ -5,9 +5,10 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
 use crate::choice::{can_carry, send_batch, wait_for};
 
-/// Sends all data on one path, and keeps the other paths open and idle. The scheduler chooses the usable path with the
-/// lowest smoothed RTT. The next choice comes only when the chosen path stops being usable: when the path is suspect,
-/// was abandoned, or became a backup while another path is available.
+/// Sends all data on one path, and keeps the other paths open and idle. The scheduler chooses the
+/// usable path with the lowest smoothed RTT. The next choice comes only when the chosen path stops
+/// being usable: when the path is suspect, was abandoned, or became a backup while another path is
+/// available.
 ///
 /// The scheduler does not move back when the first path recovers, because after every change of
 /// path sending starts from a small window.

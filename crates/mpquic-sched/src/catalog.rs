@@ -99,7 +99,8 @@ pub fn list() -> &'static [SchedulerInfo] {
 }
 
 /// Schedulers exactly as publications ran them, as baselines for published gains; none without the
-/// feature `papers`. [`by_name`] finds them, too. They are deliberately slower than the schedulers of [`list`].
+/// feature `papers`. [`by_name`] finds them, too. They are deliberately slower than the schedulers
+/// of [`list`].
 pub fn published() -> &'static [SchedulerInfo] {
     PUBLISHED
 }
@@ -150,8 +151,8 @@ fn policies() -> String {
 ///
 /// # Errors
 ///
-/// [`UnknownScheduler`] if no scheduler or policy has this name. The message lists all names, or names the
-/// feature that the scheduler needs.
+/// [`UnknownScheduler`] if no scheduler or policy has this name. The message lists all names, or
+/// names the feature that the scheduler needs.
 pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
     let unknown = || UnknownScheduler { name: name.into() };
     let mut parts = name.split('+');
@@ -180,7 +181,8 @@ mod tests {
         assert_eq!(default().build().name(), "auto");
     }
 
-    /// Without the feature, the names of its schedulers are known, and the error says how to get them.
+    /// Without the feature, the names of its schedulers are known, and the error says how to get
+    /// them.
     #[test]
     fn schedulers_of_papers_need_their_feature() {
         let names = PAPERS.iter().chain(PUBLISHED).map(|info| info.name);

@@ -3,10 +3,11 @@
 use mpquic_core::PathMap;
 use mpquic_core::sched::{PathView, SchedulerEvent, View};
 
-/// Picks paths so that the bytes of the paths follow weights. Each path has a clock, slower with a larger weight. The
-/// path with the clock furthest behind is next.
+/// Picks paths so that the bytes of the paths follow weights. Each path has a clock, slower with a
+/// larger weight. The path with the clock furthest behind is next.
 ///
-/// The clocks count the core's report of sent bytes, not the bytes of decisions. So a path pays only for sent bytes.
+/// The clocks count the core's report of sent bytes, not the bytes of decisions. So a path pays
+/// only for sent bytes.
 #[derive(Debug, Default)]
 pub(crate) struct FairShare {
     clocks: PathMap<Clock>,

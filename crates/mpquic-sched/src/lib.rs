@@ -16,8 +16,9 @@
 //! | `redundant` | [`Redundant`] | all paths, the same data |
 //! | `split-ratio` | [`SplitRatio`] | weights set from outside |
 //!
-//! The feature `papers` adds the module `papers`: schedulers of publications, to compare others with them.
-//! Without the feature, [`by_name`] knows their names, such as `ecf`, and its error names the feature.
+//! The feature `papers` adds the module `papers`: schedulers of publications, to compare others
+//! with them. Without the feature, [`by_name`] knows their names, such as `ecf`, and its error
+//! names the feature.
 //!
 //! Each scheduler can be wrapped in [`Reinjecting`], which sends bytes again on a better path
 //! before they are lost. Names of re-injection policies follow the name of the scheduler, as in

@@ -19,12 +19,14 @@ pub enum Unmeasured {
     ProbeOnly,
 }
 
-/// Sends on the path with the lowest smoothed RTT among the paths with room in their windows. The scheduler is
-/// work-conserving: the scheduler never waits while a path has room, except with [`Unmeasured::ProbeOnly`].
+/// Sends on the path with the lowest smoothed RTT among the paths with room in their windows. The
+/// scheduler is work-conserving: the scheduler never waits while a path has room, except with
+/// [`Unmeasured::ProbeOnly`].
 ///
-/// Source: De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017; `minRTT` in Multipath TCP
-/// (Paasch et al., CSWS 2014). Inputs: smoothed RTT, window, status. Constants: ten datagrams of copies. Repeated data
-/// may take the same path as before, because a scheduler does not learn which path lost the data.
+/// Source: De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017;
+/// `minRTT` in Multipath TCP (Paasch et al., CSWS 2014). Inputs: smoothed RTT, window, status.
+/// Constants: ten datagrams of copies. Repeated data may take the same path as before, because a
+/// scheduler does not learn which path lost the data.
 #[derive(Debug, Default)]
 pub struct LowestRttFirst {
     unmeasured: Unmeasured,

@@ -5,15 +5,16 @@ use mpquic_core::sched::{DataSelection, Decision, PathSet, Scheduler, View};
 use crate::choice::{fastest_sendable, send_batch};
 use crate::plain_cases::least_used;
 
-/// Sends all data on every usable path. The first arriving copy counts, so the delay is the lowest of all paths, and
-/// the goodput is about the goodput of the best path.
+/// Sends all data on every usable path. The first arriving copy counts, so the delay is the lowest
+/// of all paths, and the goodput is about the goodput of the best path.
 ///
-/// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none. A path may lag behind by
-/// as many copies as the core keeps for the path.
+/// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none. A path
+/// may lag behind by as many copies as the core keeps for the path.
 ///
-/// New data takes the fastest path with room. Copies for the other paths wait in order for room in the other windows;
-/// the arrival of the data drops the waiting copies. So every path sends the oldest unacknowledged data that the path
-/// has not carried. Every path sends DATAGRAMs as well; the peer's application gets each DATAGRAM several times.
+/// New data takes the fastest path with room. Copies for the other paths wait in order for room in
+/// the other windows; the arrival of the data drops the waiting copies. So every path sends the
+/// oldest unacknowledged data that the path has not carried. Every path sends DATAGRAMs as well;
+/// the peer's application gets each DATAGRAM several times.
 #[derive(Debug, Default)]
 pub struct Redundant;
 
@@ -27,8 +28,8 @@ impl Scheduler for Redundant {
         if copies.is_empty() {
             return send_batch(path);
         }
-        // The core copies DATAGRAMs only if the decision names DATAGRAMs. Control frames may be more urgent, but are
-        // few, and the core gives control frames a turn.
+        // The core copies DATAGRAMs only if the decision names DATAGRAMs. Control frames may be
+        // more urgent, but are few, and the core gives control frames a turn.
         let data = match view.queue.datagrams {
             0 => DataSelection::Next,
             _ => DataSelection::Datagram,

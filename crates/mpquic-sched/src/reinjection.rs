@@ -23,10 +23,11 @@ pub struct ReinjectionPolicies {
     /// datagrams or more than four times the RTT of another path (opportunistic retransmission of
     /// Multipath TCP).
     pub opportunistic: bool,
-    /// Together with `opportunistic`, for any ratio of the RTTs: if another path with a lower RTT can send, the
-    /// scheduler sees only half of the window of the path with the oldest bytes. The window is halved at most once per
-    /// round trip, and not while the path recovers from a loss. The visible window grows by a datagram per round trip.
-    /// Congestion control keeps its full window.
+    /// Together with `opportunistic`, for any ratio of the RTTs: if another path with a lower RTT
+    /// can send, the scheduler sees only half of the window of the path with the oldest bytes. The
+    /// window is halved at most once per round trip, and not while the path recovers from a loss.
+    /// The visible window grows by a datagram per round trip. Congestion control keeps its full
+    /// window.
     pub penalise: bool,
     /// Bytes are older than 1.1 times the lowest RTT, limited to 20 to 500 ms (xquic).
     pub deadline: bool,
@@ -92,15 +93,15 @@ impl ReinjectionPolicies {
     }
 }
 
-/// Repeats unacknowledged bytes on better paths, each packet at most once. An inner scheduler makes all other
-/// decisions.
+/// Repeats unacknowledged bytes on better paths, each packet at most once. An inner scheduler makes
+/// all other decisions.
 ///
 /// Sources: `mptcp_sched.c` (opportunistic retransmission and penalisation), xquic (deadline, after
 /// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. The core itself
 /// moves the data of a path that fails or is abandoned.
 ///
-/// Bit 63 of a tag belongs to this layer. The inner scheduler must not set the bit, and gets no events of packets with
-/// the bit.
+/// Bit 63 of a tag belongs to this layer. The inner scheduler must not set the bit, and gets no
+/// events of packets with the bit.
 #[derive(Debug)]
 pub struct Reinjecting {
     inner: Box<dyn Scheduler>,
@@ -136,8 +137,8 @@ impl Reinjecting {
         self.repeats.repeat(range.path, range, target)
     }
 
-    /// Repeats the oldest of all bytes if flow control waits for the bytes on a bad path. Penalises the path even if
-    /// the bytes are not worth a copy.
+    /// Repeats the oldest of all bytes if flow control waits for the bytes on a bad path. Penalises
+    /// the path even if the bytes are not worth a copy.
     fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
         let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
         let range = view.unacked().first().filter(|_| blocked)?;

@@ -5,12 +5,13 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
 use crate::choice::batch_bytes;
 
-/// Gives every usable path the same turn, in the order of path IDs. A path that cannot send loses its turn.
+/// Gives every usable path the same turn, in the order of path IDs. A path that cannot send loses
+/// its turn.
 ///
-/// Source: Paasch et al., "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014. With turns of one datagram
-/// the scheduler equals the scheduler of De Coninck et al., "Pluginizing QUIC", SIGCOMM 2019. Inputs: status, window.
-/// Constants: turns of ten datagrams by default. A late path takes turns like the other paths, because earlier bytes do
-/// not count.
+/// Source: Paasch et al., "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014. With
+/// turns of one datagram the scheduler equals the scheduler of De Coninck et al., "Pluginizing
+/// QUIC", SIGCOMM 2019. Inputs: status, window. Constants: turns of ten datagrams by default. A
+/// late path takes turns like the other paths, because earlier bytes do not count.
 #[derive(Debug)]
 pub struct RoundRobin {
     last: Option<PathId>,
@@ -18,8 +19,8 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// A scheduler with turns of `datagrams_per_turn` datagrams, at least one. Longer turns cost less CPU time. In the
-    /// literature, round robin has turns of one datagram.
+    /// A scheduler with turns of `datagrams_per_turn` datagrams, at least one. Longer turns cost
+    /// less CPU time. In the literature, round robin has turns of one datagram.
     pub fn new(datagrams_per_turn: u16) -> Self {
         Self {
             last: None,

@@ -12,8 +12,8 @@ use crate::choice::{fastest_sendable, send_batch};
 use crate::fair_share::FairShare;
 use crate::plain_cases::PlainCases;
 
-/// The weights of paths. All clones share the same weights. An agent can set the weights at any time and from any
-/// thread, and the schedulers of these weights follow.
+/// The weights of paths. All clones share the same weights. An agent can set the weights at any
+/// time and from any thread, and the schedulers of these weights follow.
 ///
 /// ```
 /// use mpquic_core::PathId;
@@ -35,8 +35,9 @@ struct Shared {
 }
 
 impl SplitWeights {
-    /// Replaces all weights. Only their ratio counts. A path without a positive, finite weight carries data only when
-    /// no other path can send. Without any weights, all paths get the same number of bytes.
+    /// Replaces all weights. Only their ratio counts. A path without a positive, finite weight
+    /// carries data only when no other path can send. Without any weights, all paths get the same
+    /// number of bytes.
     pub fn set(&self, weights: impl IntoIterator<Item = (PathId, f64)>) {
         let mut shared = self
             .0
@@ -49,12 +50,13 @@ impl SplitWeights {
     }
 }
 
-/// Divides the bytes among the paths by the weights of an outside agent, for example a trained model. The agent may
-/// change the weights at any time. A full path is passed over.
+/// Divides the bytes among the paths by the weights of an outside agent, for example a trained
+/// model. The agent may change the weights at any time. A full path is passed over.
 ///
-/// Source: the interface of ReLeS (Zhang, Li, Gao et al., "ReLeS: A Neural Adaptive Multipath Scheduler based on Deep
-/// Reinforcement Learning", INFOCOM 2019). The neural network behind the weights is not part of this crate; the network
-/// reads the statistics of the connection. Inputs: weights, bytes sent. Constants: none.
+/// Source: the interface of ReLeS (Zhang, Li, Gao et al., "ReLeS: A Neural Adaptive Multipath
+/// Scheduler based on Deep Reinforcement Learning", INFOCOM 2019). The neural network behind the
+/// weights is not part of this crate; the network reads the statistics of the connection. Inputs:
+/// weights, bytes sent. Constants: none.
 #[derive(Debug, Default)]
 pub struct SplitRatio {
     shared: SplitWeights,

@@ -10,12 +10,13 @@ use crate::plain_cases::PlainCases;
 /// Datagrams per turn.
 const TURN: u64 = 10;
 
-/// Gives every usable path turns so that the bytes of the paths follow weights. A path that cannot send loses its turn,
-/// and may make up for at most a window later.
+/// Gives every usable path turns so that the bytes of the paths follow weights. A path that cannot
+/// send loses its turn, and may make up for at most a window later.
 ///
-/// Source: weighted fair queueing applied to paths; round robin as in Paasch et al., "Experimental Evaluation of
-/// Multipath TCP Schedulers", CSWS 2014, with weights. Inputs: window, bytes sent, delivery rate. Constants: turns of
-/// ten datagrams. A late path starts level with the other paths, and does not catch up with their earlier bytes.
+/// Source: weighted fair queueing applied to paths; round robin as in Paasch et al., "Experimental
+/// Evaluation of Multipath TCP Schedulers", CSWS 2014, with weights. Inputs: window, bytes sent,
+/// delivery rate. Constants: turns of ten datagrams. A late path starts level with the other paths,
+/// and does not catch up with their earlier bytes.
 #[derive(Debug, Default)]
 pub struct WeightedRoundRobin {
     /// Fixed weights; empty if the weights follow the rates of the paths.
@@ -30,8 +31,8 @@ impl WeightedRoundRobin {
         Self::default()
     }
 
-    /// Fixed weights. A path without a weight has weight 1. A path of weight 0 carries data only when no other path can
-    /// send.
+    /// Fixed weights. A path without a weight has weight 1. A path of weight 0 carries data only
+    /// when no other path can send.
     pub fn with_weights(weights: impl IntoIterator<Item = (PathId, u32)>) -> Self {
         let mut scheduler = Self::default();
         for (path, weight) in weights {

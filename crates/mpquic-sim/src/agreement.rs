@@ -56,7 +56,8 @@ pub(crate) fn note(news: &News, here: &mut Transfers) -> u64 {
     }
 }
 
-/// Checks that no more bytes arrived twice than left twice: a scheduler or an application may send copies.
+/// Checks that no more bytes arrived twice than left twice: a scheduler or an application may send
+/// copies.
 ///
 /// # Errors
 ///

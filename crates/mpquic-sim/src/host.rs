@@ -51,8 +51,8 @@ pub enum OnResume {
 
 /// A connection on a host, with its application.
 pub struct Hosted<A> {
-    /// The connection. After a direct call on the connection, use [`Host::connection_mut`], so that the host notices
-    /// the change.
+    /// The connection. After a direct call on the connection, use [`Host::connection_mut`], so that
+    /// the host notices the change.
     pub connection: Connection,
     /// The application on the connection.
     pub application: A,
@@ -62,7 +62,8 @@ pub struct Hosted<A> {
     dirty: bool,
     /// The path manager, unless the application opens and closes paths.
     paths: Option<Managed>,
-    /// The time of the requested wake-up. The wake-up is outdated if the connection's next timeout is later by now.
+    /// The time of the requested wake-up. The wake-up is outdated if the connection's next timeout
+    /// is later by now.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
     observer: Observer,
@@ -170,8 +171,8 @@ impl<A: Application> Host<A> {
         self.checks = checks;
     }
 
-    /// Sets whether connections learn the length of the queue on the first link of each path, in place of the queue of
-    /// the host's own interface. Off by default.
+    /// Sets whether connections learn the length of the queue on the first link of each path, in
+    /// place of the queue of the host's own interface. Off by default.
     pub fn show_queues(&mut self, show: bool) {
         self.shows_queues = show;
     }
@@ -260,8 +261,8 @@ impl<A: Application> Host<A> {
         self.connections[index].paths = Some(manager);
     }
 
-    /// Gives the host the addresses `locals`, in place of earlier addresses. The host neither receives nor sends
-    /// packets at other addresses, and path managers hear of the change.
+    /// Gives the host the addresses `locals`, in place of earlier addresses. The host neither
+    /// receives nor sends packets at other addresses, and path managers hear of the change.
     pub fn set_locals(&mut self, now: Instant, locals: Arc<[Local]>) {
         let now = self.time(now);
         for index in 0..self.connections.len() {
@@ -290,7 +291,8 @@ impl<A: Application> Host<A> {
         &mut self.connections[index]
     }
 
-    /// An application, for a reader of results. A call on the application must not change the connection.
+    /// An application, for a reader of results. A call on the application must not change the
+    /// connection.
     pub(crate) fn application_mut(&mut self, index: usize) -> &mut A {
         &mut self.connections[index].application
     }
@@ -618,7 +620,8 @@ mod tests {
 
     #[test]
     fn resumed_host_serves_timers_or_packets_first_as_told() {
-        // The client's probe timeout passes while the client is stopped, and the answer arrives meanwhile.
+        // The client's probe timeout passes while the client is stopped, and the answer arrives
+        // meanwhile.
         let lost = |first| {
             let mut pair = pair();
             pair.send(Side::Client, 20_000);

@@ -9,7 +9,8 @@ const MAX_TIMEOUTS_AT_ONCE: u32 = 100;
 /// The number of steps from a check of statistics to the next, because a check takes time.
 const CHECK_EVERY: u32 = 16;
 
-/// Watches a connection and panics when the connection breaks a rule, because a broken simulation must not go on.
+/// Watches a connection and panics when the connection breaks a rule, because a broken simulation
+/// must not go on.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     last_timeout: Option<Instant>,

@@ -238,8 +238,8 @@ mod tests {
     fn step_handles_all_events_of_an_instant_and_their_consequences() {
         let mut pair = pair();
         pair.connect();
-        // The Initial leaves before time passes. The Initial takes 1.228 ms at the rate of the link, and 10 ms of
-        // propagation.
+        // The Initial leaves before time passes. The Initial takes 1.228 ms at the rate of the
+        // link, and 10 ms of propagation.
         let arrival = 10 * MS + Duration::from_micros(1228);
         let start = pair.now();
         assert_eq!(pair.next_event(), Some(start + arrival));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mpquic_core::TimeSource;
 use mpquic_core::knowledge::{Entry, Key, Knowledge, MemoryStore, Store};
 
-/// A store that keeps tokens apart from the other entries, or drops them. Clones of a setup share the
-/// capacities of paths, but the client of each pair has tokens of its own, and the flows of an experiment
-/// have none: a token changes the first packets of a server.
+/// A store that keeps tokens apart from the other entries, or drops them. Clones of a setup share
+/// the capacities of paths, but the client of each pair has tokens of its own, and the flows of an
+/// experiment have none: a token changes the first packets of a server.
 #[derive(Debug)]
 pub(crate) struct Learnt {
     /// The last token; `None` to drop tokens.

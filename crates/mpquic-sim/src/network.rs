@@ -157,7 +157,8 @@ impl Network {
         packet.route = route;
         packet.hop = 0;
         if self.forward(now, packet).is_some() {
-            // A route needs at least one link: without a link, the packet would arrive during the call.
+            // A route needs at least one link: without a link, the packet would arrive during the
+            // call.
             self.unroutable += 1;
         }
     }

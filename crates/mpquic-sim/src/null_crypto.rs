@@ -1,4 +1,5 @@
-//! A replacement for TLS without cryptography, with the messages and levels of a handshake, but without secrets.
+//! A replacement for TLS without cryptography, with the messages and levels of a handshake, but
+//! without secrets.
 //!
 //! Packets are not encrypted. The tag holds the inputs of nonce and key (level, direction,
 //! generation, path, packet number). So a packet that is opened with the wrong key or on the wrong
@@ -24,8 +25,8 @@ const SAMPLE_LENGTH: usize = 16;
 const CLIENT_HELLO_LENGTH: usize = 280;
 /// Length of the server's first message, bytes.
 const SERVER_HELLO_LENGTH: usize = 90;
-/// Length of the certificate message, bytes: a small certificate, so that the server's flight fits the
-/// anti-amplification limit.
+/// Length of the certificate message, bytes: a small certificate, so that the server's flight fits
+/// the anti-amplification limit.
 const CERTIFICATE_LENGTH: usize = 700;
 /// Length of a finished message, bytes.
 const FINISHED_LENGTH: usize = 36;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use mpquic_core::{Connection, FourTuple, PathId, PathStats, Transmit};
 
-/// Length of the end of a datagram that must be unique within the connection, bytes. The end is the AEAD's tag, or the
-/// tag's replacement in null crypto.
+/// Length of the end of a datagram that must be unique within the connection, bytes. The end is the
+/// AEAD's tag, or the tag's replacement in null crypto.
 const TAG_LENGTH: usize = 16;
-/// Most bytes that may leave, beyond three times the received bytes, towards an address with an answer on an earlier
-/// connection: the largest initial window.
+/// Most bytes that may leave, beyond three times the received bytes, towards an address with an
+/// answer on an earlier connection: the largest initial window.
 const MOST_VOUCHED: u64 = 32 * 1500;
 
 /// Traffic between two addresses, from a server's view.
@@ -16,8 +16,9 @@ const MOST_VOUCHED: u64 = 32 * 1500;
 struct Exchange {
     received: u64,
     sent: u64,
-    /// A datagram arrived after a sent datagram, so the client may have proven its address. The proof counts even if
-    /// the client's NAT has changed the address since (RFC 9000 section 8.2.3).
+    /// A datagram arrived after a sent datagram, so the client may have proven its address. The
+    /// proof counts even if the client's NAT has changed the address since (RFC 9000 section
+    /// 8.2.3).
     answered: bool,
 }
 
@@ -98,8 +99,9 @@ impl Observer {
         assert!(self.tags.insert(tag), "a nonce or a path ID was used twice");
     }
 
-    /// RFC 9000 sections 8 and 9.3: before a possible proof of the client's address, a server sends at most three times
-    /// the received bytes. An address proven on an earlier connection may get an initial window more.
+    /// RFC 9000 sections 8 and 9.3: before a possible proof of the client's address, a server sends
+    /// at most three times the received bytes. An address proven on an earlier connection may get
+    /// an initial window more.
     fn check_amplification(&mut self, transmit: &Transmit) {
         let exchange = self.exchanges.entry(transmit.four_tuple).or_default();
         exchange.sent += transmit.size as u64;

@@ -176,8 +176,8 @@ impl Setup {
     }
 }
 
-/// The time of day of tokens, and of entries that connections leave for later ones: a fixed day, and a
-/// millisecond later at each reading.
+/// The time of day of tokens, and of entries that connections leave for later ones: a fixed day,
+/// and a millisecond later at each reading.
 ///
 /// Equal seeds give equal bytes, and an address that is proven again has a later proof.
 #[derive(Default)]

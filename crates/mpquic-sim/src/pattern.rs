@@ -1,5 +1,5 @@
-//! The bytes of transfers. Stream, direction and offset determine every byte, so that a check notices any misplaced or
-//! altered byte.
+//! The bytes of transfers. Stream, direction and offset determine every byte, so that a check
+//! notices any misplaced or altered byte.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,8 @@ use mpquic_core::{Side, StreamId};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// Length of the pattern, bytes: a prime, so that a check notices shifts by powers of two and by packet sizes.
+/// Length of the pattern, bytes: a prime, so that a check notices shifts by powers of two and by
+/// packet sizes.
 const PERIOD: u64 = 65_537;
 /// Most bytes per call of [`chunk`].
 const MAX_CHUNK: u64 = 65_536;

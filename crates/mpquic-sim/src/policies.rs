@@ -57,8 +57,8 @@ impl Policies {
         Self::default()
     }
 
-    /// Adds a scheduler. Each side of each connection calls `make` once. The scheduler replaces a built-in scheduler
-    /// with the same name. Names consist of letters, digits and `-`.
+    /// Adds a scheduler. Each side of each connection calls `make` once. The scheduler replaces a
+    /// built-in scheduler with the same name. Names consist of letters, digits and `-`.
     #[must_use]
     pub fn with_scheduler<F>(mut self, name: &'static str, make: F) -> Self
     where
@@ -79,7 +79,8 @@ impl Policies {
         self
     }
 
-    /// The single-path controller for comparisons: the algorithm that `controller` couples, or the controller itself.
+    /// The single-path controller for comparisons: the algorithm that `controller` couples, or the
+    /// controller itself.
     pub fn single_path<'a>(&self, controller: &'a str) -> &'a str {
         let built_in = || {
             mpquic_cc::list()

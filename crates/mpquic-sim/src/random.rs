@@ -1,7 +1,7 @@
 //! [`SplitMix64`]: pseudo-random numbers from a seed.
 
-/// Pseudo-random numbers that depend only on the seed: the same numbers on every machine and in every version, as
-/// recorded worlds and resampled runs need.
+/// Pseudo-random numbers that depend only on the seed: the same numbers on every machine and in
+/// every version, as recorded worlds and resampled runs need.
 ///
 /// ```
 /// // The first number of the generator's reference implementation for the seed 0.

@@ -1,6 +1,6 @@
-//! Records: files with the results of code in repeatable worlds. Other tests check that results are right; a record
-//! shows every changed result. So a change to the code shows all its effects, and a person accepts the new results on
-//! purpose.
+//! Records: files with the results of code in repeatable worlds. Other tests check that results are
+//! right; a record shows every changed result. So a change to the code shows all its effects, and a
+//! person accepts the new results on purpose.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -46,8 +46,9 @@ impl Hash {
     }
 }
 
-/// Compares a record with a recorded file, line by line. The part of a line before its colon is the key of the line.
-/// With the environment variable `ACCEPT_RECORDS`, the function first writes the file.
+/// Compares a record with a recorded file, line by line. The part of a line before its colon is the
+/// key of the line. With the environment variable `ACCEPT_RECORDS`, the function first writes the
+/// file.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 /// The name in the certificate.
 pub const SERVER_NAME: &str = "server.test";
 
-/// An Ed25519 key in PKCS #8: a fixed prefix and 32 bytes of seed. The key protects no secret. A constant key makes
-/// handshakes equally long in every run.
+/// An Ed25519 key in PKCS #8: a fixed prefix and 32 bytes of seed. The key protects no secret. A
+/// constant key makes handshakes equally long in every run.
 const KEY: [u8; 48] = {
     let prefix = [
         0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04,
@@ -28,8 +28,8 @@ const KEY: [u8; 48] = {
     key
 };
 
-/// A certificate for [`KEY`], valid until the year 4096. The certificate is part of the source, so that simulations
-/// need no library to make certificates.
+/// A certificate for [`KEY`], valid until the year 4096. The certificate is part of the source, so
+/// that simulations need no library to make certificates.
 const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
 
 /// TLS configuration of both sides: the client trusts the server's certificate.

@@ -20,7 +20,8 @@ struct Flood {
 }
 
 impl Flood {
-    /// A link of 75 Mbit/s and one of 20 Mbit/s, with a queue of a bandwidth-delay product, or 50 ms.
+    /// A link of 75 Mbit/s and one of 20 Mbit/s, with a queue of a bandwidth-delay product, or 50
+    /// ms.
     fn new() -> Self {
         let setup = Setup::new().transport(|transport| {
             transport.datagram_send_buffer = BUFFER;
@@ -70,8 +71,8 @@ impl Flood {
     }
 }
 
-/// What comes when the first path is known as far as the application used it, and the second one was never
-/// used: neither queue overflows, here or in the network.
+/// What comes when the first path is known as far as the application used it, and the second one
+/// was never used: neither queue overflows, here or in the network.
 #[test]
 fn datagrams_that_need_a_second_path_are_not_lost_while_it_starts() {
     let mut flood = Flood::new();
@@ -87,7 +88,8 @@ fn datagrams_that_need_a_second_path_are_not_lost_while_it_starts() {
     assert_eq!(flood.arrived(), flood.sent);
 }
 
-/// The links keep short queues, so that there is room for what others send: what waits does that here.
+/// The links keep short queues, so that there is room for what others send: what waits does that
+/// here.
 #[test]
 fn datagrams_leave_room_in_the_queues_of_links() {
     let mut flood = Flood::new();

@@ -1,4 +1,5 @@
-//! What is sent more than once is counted on both sides, and the default scheduler keeps to its budget.
+//! What is sent more than once is counted on both sides, and the default scheduler keeps to its
+//! budget.
 
 use std::time::Duration;
 

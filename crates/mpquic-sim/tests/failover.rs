@@ -177,7 +177,8 @@ fn after_an_outage_of_all_paths_bytes_flow_again_soon() {
                 let mut pair = case.downloading(seed);
                 pair.set_outage("dying", true);
                 pair.set_outage("other", true);
-                // Probes go about two seconds apart by then: where between two of them it ends is chance.
+                // Probes go about two seconds apart by then: where between two of them it ends is
+                // chance.
                 pair.drive(20 * SECOND + MS * 290 * seed as u32);
                 pair.set_outage(back, false);
                 let before = received(&pair);
@@ -428,8 +429,8 @@ impl Outages {
     }
 }
 
-/// Jitter and losses make acknowledgements late: that a path is suspect after one probe timeout must
-/// not cost anything.
+/// Jitter and losses make acknowledgements late: that a path is suspect after one probe timeout
+/// must not cost anything.
 #[test]
 fn jitter_and_losses_cost_no_throughput() {
     let mut failed = Vec::new();

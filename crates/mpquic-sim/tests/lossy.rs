@@ -8,8 +8,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const MBIT: f64 = 25.0;
 const RUNS: u64 = 8;
 
-/// What the application gets in twenty seconds over a path whose link loses this part of the packets in each direction,
-/// bytes in the mean of all runs: one is by as much as a hundredth unlike the next.
+/// What the application gets in twenty seconds over a path whose link loses this part of the
+/// packets in each direction, bytes in the mean of all runs: one is by as much as a hundredth
+/// unlike the next.
 fn delivered(loss: f64, rtt: Duration) -> f64 {
     let runs = (1..=RUNS).map(|seed| delivered_in(seed, loss, rtt));
     runs.sum::<f64>() / RUNS as f64
@@ -35,7 +36,8 @@ fn assert_carries_the_others(rtt: Duration) {
     }
 }
 
-/// With 10 ms it was 0.92 and 0.74 for the last two losses, when each one beside a queue, however short, counted as the queue's.
+/// With 10 ms it was 0.92 and 0.74 for the last two losses, when each one beside a queue, however
+/// short, counted as the queue's.
 #[test]
 fn a_short_link_that_loses_some_packets_carries_the_others() {
     assert_carries_the_others(Duration::from_millis(10));

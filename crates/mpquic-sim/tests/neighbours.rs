@@ -160,7 +160,8 @@ fn share(competitor: &'static str, rtt_ms: u32, paths: usize) -> f64 {
     share
 }
 
-/// The numbers of paths that are tried: two, and with `NEIGHBOURS=all`, as in CI, one and four as well.
+/// The numbers of paths that are tried: two, and with `NEIGHBOURS=all`, as in CI, one and four as
+/// well.
 fn path_counts() -> &'static [usize] {
     match std::env::var("NEIGHBOURS").as_deref() {
         Ok("all") => &[1, 2, 4],

@@ -55,7 +55,8 @@ fn another_scheduler_decides_from_the_change_on() {
     assert!(last[1] - end[1] > 1_000_000, "{end:?} {last:?}");
 }
 
-/// Every scheduler and every controller takes over in the middle of a transfer, and all data arrives.
+/// Every scheduler and every controller takes over in the middle of a transfer, and all data
+/// arrives.
 #[test]
 fn each_policy_takes_over_a_transfer() {
     let mut pair = pair();

@@ -1,4 +1,5 @@
-//! Pairs and triples of paths drawn at random: is using all of them ever slower than the best one alone?
+//! Pairs and triples of paths drawn at random: is using all of them ever slower than the best one
+//! alone?
 
 use std::time::Duration;
 
@@ -45,8 +46,8 @@ impl Drawn {
     }
 }
 
-/// Paths that differ from these by at most a twentieth. Where a queue holds but a few packets, the same path all over
-/// again would have the same packet overflow it each time.
+/// Paths that differ from these by at most a twentieth. Where a queue holds but a few packets, the
+/// same path all over again would have the same packet overflow it each time.
 fn like(paths: &[Drawn], seed: u64) -> Vec<Drawn> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut near = |value: f64| value * random.random_range(0.95..1.05);
@@ -104,7 +105,8 @@ pub(super) fn download(seed: u64, paths: &[Drawn], size: u64) -> f64 {
     handshake + (pair.now() - begin).as_secs_f64()
 }
 
-/// The median of several downloads, which differ in what is lost, and but for the first one a little in the paths.
+/// The median of several downloads, which differ in what is lost, and but for the first one a
+/// little in the paths.
 fn median(seed: u64, runs: u64, paths: &[Drawn], size: u64) -> f64 {
     let download = |run: u64| match run {
         0 => download(seed, paths, size),
@@ -115,8 +117,9 @@ fn median(seed: u64, runs: u64, paths: &[Drawn], size: u64) -> f64 {
     times[times.len() / 2]
 }
 
-/// The time with all paths, that of the best one alone, and that of the one with the shortest handshake: a
-/// client that tries all of its addresses goes on with the one over which it is answered first.
+/// The time with all paths, that of the best one alone, and that of the one with the shortest
+/// handshake: a client that tries all of its addresses goes on with the one over which it is
+/// answered first.
 fn times(seed: u64, runs: u64, size: u64) -> [f64; 3] {
     let mut paths = draw(seed);
     paths.sort_by_cached_key(|path| Duration::from_secs_f64(connect(seed, &[*path]).1));
@@ -131,7 +134,8 @@ pub(super) fn asked(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().unwrap())
 }
 
-/// `PAIRS=200 RUNS=3` prints the table of docs/defaults.md, which pairs and triples are slower, and what `benches/random_paths` draws.
+/// `PAIRS=200 RUNS=3` prints the table of docs/defaults.md, which pairs and triples are slower, and
+/// what `benches/random_paths` draws.
 #[test]
 fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     let (count, runs) = (asked("PAIRS", 20), asked("RUNS", 1));
@@ -168,8 +172,8 @@ fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     }
 }
 
-/// Where the handshake goes over a path that overflows, what it holds by the time that another one is open is
-/// mostly lost, and not worth waiting for.
+/// Where the handshake goes over a path that overflows, what it holds by the time that another one
+/// is open is mostly lost, and not worth waiting for.
 #[test]
 fn small_objects_do_not_wait_for_a_path_that_overflows() {
     let mut product = 0.0;

@@ -13,8 +13,8 @@ fn received(pair: &Pair) -> u64 {
     client.map_or(0, |hosted| hosted.application.received())
 }
 
-/// The time from the first packet of a new connection until the client has the `bytes` it asks for with
-/// its first 1-RTT packet. Further paths are opened as soon as that is possible.
+/// The time from the first packet of a new connection until the client has the `bytes` it asks for
+/// with its first 1-RTT packet. Further paths are opened as soon as that is possible.
 fn download(pair: &mut Pair, bytes: u64) -> Duration {
     download_over(pair, 0, bytes)
 }
@@ -70,7 +70,8 @@ fn the_second_transfer_over_a_satellite_is_quicker() {
     // A client that knows which way is shorter begins there.
     let third = download_over(&mut pair, 1, 30_000_000);
     println!("satellite: {first:?}, then {second:?}, over the short way {third:?}");
-    // The server knows the client's other address from its token, and begins there half a second earlier.
+    // The server knows the client's other address from its token, and begins there half a second
+    // earlier.
     assert!(third < second.mul_f64(0.94), "{second:?} {third:?}");
     assert!(third < 3500 * MS, "{third:?}");
 }
@@ -96,7 +97,8 @@ fn controllers_start_quicker_on_a_path_they_know() {
         let second = download(&mut pair, 3_000_000);
         println!("{name}: {first:?}, then {second:?}");
         assert!(resumption(&mut pair).used, "{name}");
-        // Trains of packets find the rate in as many round trips as it takes to confirm what is remembered.
+        // Trains of packets find the rate in as many round trips as it takes to confirm what is
+        // remembered.
         let most = if name == "coupled-bbr" { 1.01 } else { 0.95 };
         assert!(second < first.mul_f64(most), "{name} {first:?} {second:?}");
     }
@@ -117,8 +119,8 @@ fn slow_down(pair: &mut Pair) {
     pair.change("long", Change::Queue(Backlog::time(200 * MS)));
 }
 
-/// The path is ten times slower now: half of what is remembered fills its queue and more. That costs
-/// no more than a tenth of the time, and the next transfer knows better.
+/// The path is ten times slower now: half of what is remembered fills its queue and more. That
+/// costs no more than a tenth of the time, and the next transfer knows better.
 #[test]
 fn a_path_that_became_slower_costs_little_once() {
     for (name, setup) in resuming() {

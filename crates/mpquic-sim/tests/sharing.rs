@@ -257,7 +257,8 @@ fn total(pair: &Pair, streams: &[StreamId]) -> u64 {
     streams.iter().map(of).sum()
 }
 
-/// A program that sends as fast as its bytes are taken learns the rate of slow links at once, from its first bytes on.
+/// A program that sends as fast as its bytes are taken learns the rate of slow links at once, from
+/// its first bytes on.
 #[test]
 fn a_start_on_slow_links_takes_the_bytes_of_a_second() {
     let mut pair = connected([(0.7, 20), (2.0, 30)]);

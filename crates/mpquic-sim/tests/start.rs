@@ -9,8 +9,8 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const SIZE: u64 = 3_000_000;
 
-/// Trains of packets find the rate, and nothing or next to nothing is lost on the way there, if the queue takes 5 ms (10 to 22 %
-/// when the rate was doubled until the queue overflowed).
+/// Trains of packets find the rate, and nothing or next to nothing is lost on the way there, if the
+/// queue takes 5 ms (10 to 22 % when the rate was doubled until the queue overflowed).
 #[test]
 fn a_path_finds_its_rate_before_its_queue_overflows() {
     for (mbit, delay, queue, seconds) in [
@@ -58,7 +58,8 @@ fn most_at_once() -> u64 {
     log.iter().filter_map(since).max().unwrap()
 }
 
-/// Trains leave much faster than what follows them, which must not take their rate (52,800 bytes when it did).
+/// Trains leave much faster than what follows them, which must not take their rate (52,800 bytes
+/// when it did).
 #[test]
 fn no_more_than_a_train_leaves_at_once() {
     let most = most_at_once();

@@ -91,8 +91,9 @@ fn when_the_short_path_dies_the_long_one_speaks_for_itself() {
     assert!(pair.has_path_event(Side::Server, &PathEvent::Suspect(SHORT)));
 }
 
-/// Where the short path's uplink is thin, acknowledgements of the long one do not add to what fills it (most of its own are
-/// lost there already). Single runs take up to a fifth more or less than others, so this is the sum of several.
+/// Where the short path's uplink is thin, acknowledgements of the long one do not add to what fills
+/// it (most of its own are lost there already). Single runs take up to a fifth more or less than
+/// others, so this is the sum of several.
 #[test]
 fn a_thin_uplink_is_not_filled_with_acknowledgements() {
     let total = |ack_on_fastest_path| {

@@ -1,4 +1,5 @@
-//! Measures a bulk transfer over loopback: `cargo run --profile bench --example bulk -- [PATHS] [MIB]`.
+//! Measures a bulk transfer over loopback: `cargo run --profile bench --example bulk -- [PATHS]
+//! [MIB]`.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,7 +1,7 @@
-//! Remote calls that are not held up by one path: a call without an answer in the usual time is made once more, on
-//! two paths. The server runs each call once and answers both. Compared with calls that are made once, and with
-//! calls that are made twice from the start, over links that lose packets in bursts and of which one is dead for two
-//! seconds.
+//! Remote calls that are not held up by one path: a call without an answer in the usual time is
+//! made once more, on two paths. The server runs each call once and answers both. Compared with
+//! calls that are made once, and with calls that are made twice from the start, over links that
+//! lose packets in bursts and of which one is dead for two seconds.
 //!
 //! ```text
 //! cargo run --release -p mpquic-tokio --example hedged_calls

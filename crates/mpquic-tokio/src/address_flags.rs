@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// The addresses and their flags. `/proc/net` is not there for services whose `/proc` shows processes only
-/// (systemd's `ProcSubset=pid`).
+/// The addresses and their flags. `/proc/net` is not there for services whose `/proc` shows
+/// processes only (systemd's `ProcSubset=pid`).
 const IF_INET6: &str = "/proc/self/net/if_inet6";
 
 /// Address flags in `if_inet6`, with the values of `linux/if_addr.h`.
@@ -53,8 +53,8 @@ impl AddressFlags {
     }
 }
 
-/// A line has the address, the number of the interface, prefix length, scope and flags, in hexadecimal
-/// digits, and the interface's name.
+/// A line has the address, the number of the interface, prefix length, scope and flags, in
+/// hexadecimal digits, and the interface's name.
 fn address(line: &str) -> Option<(String, Ipv6Addr, u8)> {
     let mut words = line.split_whitespace();
     let ip = u128::from_str_radix(words.next()?, 16).ok()?;
@@ -62,8 +62,8 @@ fn address(line: &str) -> Option<(String, Ipv6Addr, u8)> {
     Some((words.next()?.to_owned(), Ipv6Addr::from(ip), flags))
 }
 
-/// Whether the user prefers paths from temporary addresses of an interface; `None` if the system does not show
-/// it.
+/// Whether the user prefers paths from temporary addresses of an interface; `None` if the system
+/// does not show it.
 pub(crate) fn prefers_temporary(name: &str) -> Option<bool> {
     let option = Path::new("/proc/sys/net/ipv6/conf")
         .join(name)

@@ -13,8 +13,9 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Removes duplicates, and alternates IP versions, beginning with the version of the first address (RFC 8305 section
-/// 4). In a network without one of the IP versions, the alternation costs the delay of a single attempt.
+/// Removes duplicates, and alternates IP versions, beginning with the version of the first address
+/// (RFC 8305 section 4). In a network without one of the IP versions, the alternation costs the
+/// delay of a single attempt.
 pub(crate) fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for address in addresses {

@@ -26,7 +26,8 @@ const SOCKET_BUFFER: usize = 8 << 20;
 
 /// Builds an [`Endpoint`] from local addresses, interfaces, and the roles it plays.
 ///
-/// Without a local address, interface or socket, one socket is bound to an address that the system chooses.
+/// Without a local address, interface or socket, one socket is bound to an address that the system
+/// chooses.
 #[derive(Debug)]
 #[must_use = "call build"]
 pub struct EndpointBuilder {
@@ -128,9 +129,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds a local address with any free port, on this machine now or later; call it again for more.
-    /// Paths start from the address once it is there. A link-local address (`fe80::/10`) is that of the
-    /// interface named `link`, or of any interface.
+    /// Adds a local address with any free port, on this machine now or later; call it again for
+    /// more. Paths start from the address once it is there. A link-local address (`fe80::/10`) is
+    /// that of the interface named `link`, or of any interface.
     #[cfg(feature = "interfaces")]
     pub fn bind_awaited(mut self, ip: IpAddr, link: Option<&str>) -> Self {
         let link = link.map(str::to_owned);
@@ -139,10 +140,10 @@ impl EndpointBuilder {
     }
 
     /// Adds a network interface, or all with names that fit a pattern such as `wwan*`
-    /// ([`fits_interface`](crate::path_managers::fits_interface)); call it again for more. Paths start from its
-    /// [`usable_addresses`](crate::usable_addresses), one path for each address of a server, and follow changes
-    /// of the interface's addresses. An interface that does not exist yet, or has no address, is used once
-    /// it has an address.
+    /// ([`fits_interface`](crate::path_managers::fits_interface)); call it again for more. Paths
+    /// start from its [`usable_addresses`](crate::usable_addresses), one path for each address of a
+    /// server, and follow changes of the interface's addresses. An interface that does not exist
+    /// yet, or has no address, is used once it has an address.
     #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
@@ -155,26 +156,28 @@ impl EndpointBuilder {
     }
 
     /// Uses every network interface that is up and leads beyond this machine, and follows
-    /// interfaces as they appear and disappear. Tunnels (which lead over another interface), bridges
-    /// to containers and virtual machines, and a router's bridge to its own network are left out;
-    /// [`Self::bind_interface`] adds them. A machine whose interfaces are all down gets its first socket once an
-    /// interface has an address ([`Endpoint::local_addrs`]).
+    /// interfaces as they appear and disappear. Tunnels (which lead over another interface),
+    /// bridges to containers and virtual machines, and a router's bridge to its own network are
+    /// left out; [`Self::bind_interface`] adds them. A machine whose interfaces are all down gets
+    /// its first socket once an interface has an address ([`Endpoint::local_addrs`]).
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::AllBut(Vec::new()));
         self
     }
 
-    /// Leaves an interface, or all that fit a pattern, out of [`Self::all_interfaces`]; call it again for more.
+    /// Leaves an interface, or all that fit a pattern, out of [`Self::all_interfaces`]; call it
+    /// again for more.
     #[cfg(feature = "interfaces")]
     pub fn exclude_interface(mut self, name: &str) -> Self {
         self.excluded.push(name.to_owned());
         self
     }
 
-    /// Makes paths from this interface, or from all that fit a pattern, backups: they open like other paths, but carry data only
-    /// while no other path works ([`PathStatus::Backup`](crate::PathStatus::Backup)). The handshake
-    /// uses other interfaces if it can. Call it again for more.
+    /// Makes paths from this interface, or from all that fit a pattern, backups: they open like
+    /// other paths, but carry data only while no other path works
+    /// ([`PathStatus::Backup`](crate::PathStatus::Backup)). The handshake uses other interfaces if
+    /// it can. Call it again for more.
     pub fn backup_interface(mut self, name: &str) -> Self {
         self.backups.interfaces.push(name.to_owned());
         self
@@ -262,9 +265,9 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// If a socket cannot be bound, if the system does not list its interfaces, if an option has an invalid value
-    /// ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`] inside), or if the
-    /// system provides no randomness.
+    /// If a socket cannot be bound, if the system does not list its interfaces, if an option has an
+    /// invalid value ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`]
+    /// inside), or if the system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
         let config = self.endpoint_options()?.build().map_err(refused)?;
         if let Some(server) = &self.server {

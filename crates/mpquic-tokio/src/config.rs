@@ -22,8 +22,8 @@ use crate::addresses::canonical;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
-/// How late timers of tokio may fire: they fire at whole milliseconds, not before they are due, and the task then waits
-/// for its turn. Beside a loaded machine, acknowledgements were 1 to 3 ms late.
+/// How late timers of tokio may fire: they fire at whole milliseconds, not before they are due, and
+/// the task then waits for its turn. Beside a loaded machine, acknowledgements were 1 to 3 ms late.
 const TIMER_LATENESS: Duration = Duration::from_millis(4);
 
 /// The reason why a configuration could not be made.
@@ -159,12 +159,13 @@ impl ClientConfig {
         Ok(Self::by(crypto))
     }
 
-    /// Trusts servers whose certificate leads to one of the certificates in a PEM file, or is one of them.
+    /// Trusts servers whose certificate leads to one of the certificates in a PEM file, or is one
+    /// of them.
     ///
     /// # Errors
     ///
-    /// If the file has no valid certificate, no protocol is named, or TLS refuses the configuration. If some of
-    /// the certificates cannot be used, a warning is logged.
+    /// If the file has no valid certificate, no protocol is named, or TLS refuses the
+    /// configuration. If some of the certificates cannot be used, a warning is logged.
     pub fn with_ca_pem(ca: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let (roots, left_out) = roots_in_pem(ca);
         if roots.is_empty() {
@@ -213,10 +214,11 @@ impl ClientConfig {
         Ok(Self::by(crypto))
     }
 
-    /// How clients agree with servers on the secrets of a connection: [`KeyExchange::Hybrid`] by default,
-    /// which quantum computers do not break. It takes two datagrams, where [`KeyExchange::Classical`] takes
-    /// one. [`ConnectionStats::key_exchange`](crate::ConnectionStats::key_exchange) tells what a connection
-    /// has agreed on.
+    /// How clients agree with servers on the secrets of a connection: [`KeyExchange::Hybrid`] by
+    /// default, which quantum computers do not break. It takes two datagrams, where
+    /// [`KeyExchange::Classical`] takes one.
+    /// [`ConnectionStats::key_exchange`](crate::ConnectionStats::key_exchange) tells what a
+    /// connection has agreed on.
     ///
     /// # Errors
     ///
@@ -388,8 +390,8 @@ impl ServerConfig {
         Self::with_certificate(certificates(chain)?, key, alpn)
     }
 
-    /// Identifies the server by its public key alone, without a certificate (RFC 7250): for peers that know each
-    /// other's keys. Returns the public key, which clients have to know.
+    /// Identifies the server by its public key alone, without a certificate (RFC 7250): for peers
+    /// that know each other's keys. Returns the public key, which clients have to know.
     ///
     /// # Errors
     ///

@@ -18,17 +18,18 @@ use crate::connection_state::{ConnectionState, Engine, SharedEndpoint};
 use crate::runtime::Timer;
 use crate::start;
 
-/// After this time without a datagram on any attempt, the next attempt starts beside the running attempts. An attempt
-/// that the server has answered counts as silent only after its probe timeout, if the probe timeout is longer.
+/// After this time without a datagram on any attempt, the next attempt starts beside the running
+/// attempts. An attempt that the server has answered counts as silent only after its probe timeout,
+/// if the probe timeout is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
-/// A silent connection that the application already uses gives way to another attempt with success, this long after the
-/// start at the earliest: the connection has sent probes twice by then.
+/// A silent connection that the application already uses gives way to another attempt with success,
+/// this long after the start at the earliest: the connection has sent probes twice by then.
 const UNHEARD: Duration = Duration::from_secs(3);
 
-/// A handshake in progress. Await the future for the [`Connection`]; drop the future to give up. Cancel-safe: a caller
-/// can poll by reference and continue later. A connection that ended before the `await` still comes back as a
-/// connection, so that the application can read received data.
+/// A handshake in progress. Await the future for the [`Connection`]; drop the future to give up.
+/// Cancel-safe: a caller can poll by reference and continue later. A connection that ended before
+/// the `await` still comes back as a connection, so that the application can read received data.
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
@@ -83,8 +84,8 @@ impl Attempt {
             shared
                 .until_told(&shared.notifications.connection, |engine| {
                     match &engine.error {
-                        // The connection may have ended after the handshake; the application can still read data from
-                        // before.
+                        // The connection may have ended after the handshake; the application can
+                        // still read data from before.
                         _ if engine.connected && engine.broken().is_none() => Some(Ok(())),
                         Some(error) => Some(Err(error.clone())),
                         None => None,
@@ -106,8 +107,8 @@ impl Attempt {
 }
 
 impl Heard {
-    /// True if the server answered recently. Without a recent answer the link may be dead, and another address gets a
-    /// try.
+    /// True if the server answered recently. Without a recent answer the link may be dead, and
+    /// another address gets a try.
     fn is_recent(&mut self, engine: &Engine, now: Instant) -> bool {
         let received = engine.core.stats().datagrams_received;
         if received > self.datagrams {
@@ -127,8 +128,8 @@ impl Heard {
 }
 
 impl Others {
-    /// Starts the next attempt, unless every pair of addresses had a try. The local addresses are looked up again, for
-    /// interfaces come and go.
+    /// Starts the next attempt, unless every pair of addresses had a try. The local addresses are
+    /// looked up again, for interfaces come and go.
     fn start(&mut self) -> Option<Attempt> {
         loop {
             let ways = start::ways(&self.endpoint, &self.config, &self.remotes);
@@ -176,14 +177,16 @@ impl Connecting {
 
     /// Returns the connection before the handshake is complete, if possible.
     ///
-    /// On a client, the call needs an earlier connection to the same server with the same [`ClientConfig`]. Data then
-    /// leaves as 0-RTT, which an attacker can replay: send only data that may safely arrive twice. If the server
-    /// rejects 0-RTT, streams opened before the rejection fail with `ZeroRttRejected`. The first flight waits until the
-    /// application waits for the peer, 20 ms at most, so that early data leaves in the same datagrams.
+    /// On a client, the call needs an earlier connection to the same server with the same
+    /// [`ClientConfig`]. Data then leaves as 0-RTT, which an attacker can replay: send only data
+    /// that may safely arrive twice. If the server rejects 0-RTT, streams opened before the
+    /// rejection fail with `ZeroRttRejected`. The first flight waits until the application waits
+    /// for the peer, 20 ms at most, so that early data leaves in the same datagrams.
     ///
-    /// Meanwhile the client tries other ways to the server, as an awaited `Connecting` does. From the third second on,
-    /// if the server is silent here and another way leads to the server, the connection ends with
-    /// [`ConnectionError::HandshakeTimedOut`]. The next connection with the same configuration begins on that way.
+    /// Meanwhile the client tries other ways to the server, as an awaited `Connecting` does. From
+    /// the third second on, if the server is silent here and another way leads to the server, the
+    /// connection ends with [`ConnectionError::HandshakeTimedOut`]. The next connection with the
+    /// same configuration begins on that way.
     ///
     /// On a server, the call always succeeds; received data may be 0-RTT.
     ///
@@ -213,7 +216,8 @@ impl Connecting {
         Ok((connection, ZeroRttAccepted(attempt)))
     }
 
-    /// Waits for the application protocol (ALPN) and the server name of the first attempt. Cancel-safe.
+    /// Waits for the application protocol (ALPN) and the server name of the first attempt.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -234,8 +238,8 @@ impl Connecting {
             .await
     }
 
-    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the system does not
-    /// report the destination of datagrams.
+    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the
+    /// system does not report the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.attempts.first()?.connection.local_ip()
     }
@@ -320,9 +324,9 @@ impl Future for Connecting {
     }
 }
 
-/// The attempts beside a connection that the application uses already. No attempt can take the place of the connection,
-/// for the application's streams belong to the keys of the connection. An attempt with success shows that the
-/// connection waits at a dead address.
+/// The attempts beside a connection that the application uses already. No attempt can take the
+/// place of the connection, for the application's streams belong to the keys of the connection. An
+/// attempt with success shows that the connection waits at a dead address.
 struct Rivals {
     began: Instant,
     first: Weak<ConnectionState>,

@@ -83,8 +83,8 @@ pub enum OpenPathError {
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
-    /// The path was abandoned before its validation. The code is `PATH_UNSTABLE_OR_POOR` if the peer never answered on
-    /// the path.
+    /// The path was abandoned before its validation. The code is `PATH_UNSTABLE_OR_POOR` if the
+    /// peer never answered on the path.
     #[error("the {} abandoned the path: {error_code}", if *by_peer { "peer" } else { "client" })]
     Failed {
         /// The code of PATH_ABANDON.
@@ -102,8 +102,8 @@ impl Connection {
         Self(connection, None)
     }
 
-    /// Opens a bidirectional stream; waits while the peer's limit of streams is reached. The peer learns of the stream
-    /// from its first frame. Cancel-safe.
+    /// Opens a bidirectional stream; waits while the peer's limit of streams is reached. The peer
+    /// learns of the stream from its first frame. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -113,7 +113,8 @@ impl Connection {
         Ok(self.opened_bi(id, as_zero_rtt))
     }
 
-    /// Opens a unidirectional stream; waits while the peer's limit of streams is reached. Cancel-safe.
+    /// Opens a unidirectional stream; waits while the peer's limit of streams is reached.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -143,8 +144,8 @@ impl Connection {
         Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
-    /// Like [`Self::open_bi`], for hand-written futures. Only the last task that polls a handle wakes up; each clone of
-    /// a handle wakes a task of its own.
+    /// Like [`Self::open_bi`], for hand-written futures. Only the last task that polls a handle
+    /// wakes up; each clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -159,8 +160,8 @@ impl Connection {
         opened.map_ok(|(id, as_zero_rtt)| self.opened_bi(id, as_zero_rtt))
     }
 
-    /// Like [`Self::open_uni`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
-    /// of a handle wakes a task of its own.
+    /// Like [`Self::open_uni`], for hand-written futures. Only the last task that polls a handle
+    /// wakes up; each clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -175,8 +176,8 @@ impl Connection {
         opened.map_ok(|(id, as_zero_rtt)| SendStream::new(self.0.clone(), id, as_zero_rtt))
     }
 
-    /// Like [`Self::accept_bi`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
-    /// of a handle wakes a task of its own.
+    /// Like [`Self::accept_bi`], for hand-written futures. Only the last task that polls a handle
+    /// wakes up; each clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -191,8 +192,8 @@ impl Connection {
         accepted.map_ok(|(id, is_0rtt)| self.accepted_bi(id, is_0rtt))
     }
 
-    /// Like [`Self::accept_uni`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
-    /// of a handle wakes a task of its own.
+    /// Like [`Self::accept_uni`], for hand-written futures. Only the last task that polls a handle
+    /// wakes up; each clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -207,8 +208,8 @@ impl Connection {
         accepted.map_ok(|(id, is_0rtt)| RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
-    /// Like [`Self::read_datagram`], for hand-written futures. Only the last task that polls a handle wakes up; each
-    /// clone of a handle wakes a task of its own.
+    /// Like [`Self::read_datagram`], for hand-written futures. Only the last task that polls a
+    /// handle wakes up; each clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -282,7 +283,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the peer accepts no datagrams, the datagram is too large, the send buffer is full, or the connection ended.
+    /// If the peer accepts no datagrams, the datagram is too large, the send buffer is full, or the
+    /// connection ended.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         self.send_datagram_with(data, DatagramOptions::default())
     }
@@ -316,7 +318,8 @@ impl Connection {
         try_send_datagram(&mut self.0.lock(), data, options)
     }
 
-    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: a future dropped early has sent nothing.
+    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: a future dropped early
+    /// has sent nothing.
     ///
     /// # Errors
     ///
@@ -334,9 +337,9 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    /// Size of the largest datagram that may leave now, in bytes; `None` if the peer accepts no datagrams. The size
-    /// changes with the MTU and the set of paths. From the first call on, MTU discovery runs on all paths, even without
-    /// any full packet.
+    /// Size of the largest datagram that may leave now, in bytes; `None` if the peer accepts no
+    /// datagrams. The size changes with the MTU and the set of paths. From the first call on, MTU
+    /// discovery runs on all paths, even without any full packet.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.0.lock().core.datagrams().max_size()
     }
@@ -346,21 +349,22 @@ impl Connection {
         self.0.lock().core.datagrams().send_buffer_space()
     }
 
-    /// Waiting bytes of a flow ([`DatagramOptions::flow`](crate::DatagramOptions::flow)) for any path, with 64 bytes more
-    /// for each datagram; and the number of waiting flows, `flow` included.
+    /// Waiting bytes of a flow ([`DatagramOptions::flow`](crate::DatagramOptions::flow)) for any
+    /// path, with 64 bytes more for each datagram; and the number of waiting flows, `flow`
+    /// included.
     pub fn datagram_flow_share(&self, flow: Option<u64>) -> (usize, usize) {
         self.0.lock().core.datagrams().flow_share(flow)
     }
 
-    /// Closes the connection at once; the peer's application receives code and reason. Unacknowledged data may be lost:
-    /// first wait for the peer's answer, or for
+    /// Closes the connection at once; the peer's application receives code and reason.
+    /// Unacknowledged data may be lost: first wait for the peer's answer, or for
     /// [`SendStream::stopped`](crate::SendStream::stopped).
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         self.0.close(error_code, Bytes::copy_from_slice(reason));
     }
 
-    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know of its end, and further paths
-    /// can open. Cancel-safe.
+    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know of its end,
+    /// and further paths can open. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -389,18 +393,19 @@ impl Connection {
         self.0.lock().error.clone()
     }
 
-    /// Opens a path and waits for its validation (client only). Binds a socket unless the endpoint has a socket with
-    /// the IP address of `local`. Waits while the peer allows no further path.
+    /// Opens a path and waits for its validation (client only). Binds a socket unless the endpoint
+    /// has a socket with the IP address of `local`. Waits while the peer allows no further path.
     ///
     /// Clients open paths from all local addresses on their own unless
     /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
     ///
-    /// Not cancel-safe: without the future, an opening path carries on, and only [`Self::path_events`] reports its end.
+    /// Not cancel-safe: without the future, an opening path carries on, and only
+    /// [`Self::path_events`] reports its end.
     ///
     /// # Errors
     ///
-    /// If the connection allows no such path or ended, the system refuses the local address, or the peer does not
-    /// answer on the path.
+    /// If the connection allows no such path or ended, the system refuses the local address, or the
+    /// peer does not answer on the path.
     pub async fn open_path(
         &self,
         local: SocketAddr,
@@ -410,8 +415,8 @@ impl Connection {
         self.open_path_with(local, remote, status).await
     }
 
-    /// Like [`Self::open_path`], with a status from the start. With [`PathStatus::Backup`], no data travels on the path
-    /// before another path fails, only the frames that open the path.
+    /// Like [`Self::open_path`], with a status from the start. With [`PathStatus::Backup`], no data
+    /// travels on the path before another path fails, only the frames that open the path.
     ///
     /// Not cancel-safe, as [`Self::open_path`].
     ///
@@ -511,8 +516,9 @@ impl Connection {
         exists.then(|| Path::new(self.0.clone(), id))
     }
 
-    /// Lets another scheduler decide which path carries the data of this side from now on. The scheduler hears of the
-    /// open paths, but of no earlier event. Later connections are not affected.
+    /// Lets another scheduler decide which path carries the data of this side from now on. The
+    /// scheduler hears of the open paths, but of no earlier event. Later connections are not
+    /// affected.
     pub fn set_scheduler(&self, scheduler: &dyn SchedulerFactory) {
         let mut connection = self.0.lock();
         connection.contain(|engine| {
@@ -521,8 +527,8 @@ impl Connection {
         });
     }
 
-    /// Lets another congestion controller limit the data of this side from now on. The controller treats each open path
-    /// as a new path. Later connections are not affected.
+    /// Lets another congestion controller limit the data of this side from now on. The controller
+    /// treats each open path as a new path. Later connections are not affected.
     ///
     /// Returns false, and changes nothing, if the controller needs another ECN codepoint on packets
     /// ([`ControllerFactory::ecn_codepoint`]).
@@ -536,8 +542,9 @@ impl Connection {
         set.unwrap_or(false)
     }
 
-    /// Gives the connection's path manager a turn now, for a manager whose rules the application has changed
-    /// ([`Steering`](crate::path_managers::Steering)). A server's connection has no path manager.
+    /// Gives the connection's path manager a turn now, for a manager whose rules the application
+    /// has changed ([`Steering`](crate::path_managers::Steering)). A server's connection has no
+    /// path manager.
     pub fn review_paths(&self) {
         let mut connection = self.0.lock();
         let now = connection.now();
@@ -553,7 +560,8 @@ impl Connection {
     }
 }
 
-/// Opens a stream; true for a stream opened as 0-RTT. `None` while the peer allows no further stream.
+/// Opens a stream; true for a stream opened as 0-RTT. `None` while the peer allows no further
+/// stream.
 fn try_open(
     engine: &mut LockedConnection<'_>,
     dir: Dir,
@@ -566,7 +574,8 @@ fn try_open(
     id.map(|id| Ok((id, as_zero_rtt)))
 }
 
-/// Accepts a stream of the peer; true if the stream may be 0-RTT. `None` while the peer has opened no stream.
+/// Accepts a stream of the peer; true if the stream may be 0-RTT. `None` while the peer has opened
+/// no stream.
 fn try_accept(
     engine: &mut LockedConnection<'_>,
     dir: Dir,

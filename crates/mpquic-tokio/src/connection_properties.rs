@@ -39,14 +39,15 @@ impl Connection {
         paths.filter_map(|id| engine.core.path_stats(id)).collect()
     }
 
-    /// The last counters of discarded paths ([`PathEvent::Discarded`](crate::PathEvent::Discarded)), the path that was
-    /// discarded first at the front. A connection keeps the last 32 of them.
+    /// The last counters of discarded paths
+    /// ([`PathEvent::Discarded`](crate::PathEvent::Discarded)), the path that was discarded first
+    /// at the front. A connection keeps the last 32 of them.
     pub fn ended_path_stats(&self) -> Vec<PathStats> {
         self.0.lock().ended_paths.stats()
     }
 
-    /// Time since the arrival of the peer's last packet on any path. [`Path::ping`](crate::Path::ping) asks a silent peer
-    /// for a packet.
+    /// Time since the arrival of the peer's last packet on any path.
+    /// [`Path::ping`](crate::Path::ping) asks a silent peer for a packet.
     pub fn silent_for(&self) -> Duration {
         let engine = self.0.lock();
         let heard = self.0.began + engine.core.stats().last_received;
@@ -70,13 +71,14 @@ impl Connection {
         self.0.first_path().map(|tuple| tuple.local)
     }
 
-    /// Our IP address on the first path; `None` if the socket is bound to all addresses and the system does not report
-    /// the destination of datagrams.
+    /// Our IP address on the first path; `None` if the socket is bound to all addresses and the
+    /// system does not report the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.0.local_ip()
     }
 
-    /// Whether data left as 0-RTT before the end of the handshake, and whether the server accepted the data.
+    /// Whether data left as 0-RTT before the end of the handshake, and whether the server accepted
+    /// the data.
     pub fn zero_rtt(&self) -> ZeroRtt {
         self.0.lock().core.zero_rtt()
     }
@@ -87,7 +89,8 @@ impl Connection {
     }
 
     /// The peer's identity: with the built-in TLS, a `Vec<CertificateDer>` like the result of
-    /// [`Self::peer_certificates`]. The return type follows `quinn`. `None` before the peer is authenticated.
+    /// [`Self::peer_certificates`]. The return type follows `quinn`. `None` before the peer is
+    /// authenticated.
     pub fn peer_identity(&self) -> Option<Box<dyn Any>> {
         let certificates = self.peer_certificates()?;
         Some(Box::new(certificates))
@@ -98,14 +101,15 @@ impl Connection {
         self.0.lock().core.peer_certificates()
     }
 
-    /// Fills `output` with keying material that only the two sides of this connection can make: equal on both sides for
-    /// equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered with IANA, or begin with
-    /// `EXPERIMENTAL`.
+    /// Fills `output` with keying material that only the two sides of this connection can make:
+    /// equal on both sides for equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels
+    /// are registered with IANA, or begin with `EXPERIMENTAL`.
     ///
     /// # Errors
     ///
     /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
-    /// Other errors mean a length of `label` or `output` that TLS refuses; `output` may have changed.
+    /// Other errors mean a length of `label` or `output` that TLS refuses; `output` may have
+    /// changed.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -121,8 +125,8 @@ impl Connection {
         self.0.lock().core.side()
     }
 
-    /// Changes how many bidirectional streams the peer may have open at the same time. A lower count takes back no
-    /// stream that the peer was already allowed to open.
+    /// Changes how many bidirectional streams the peer may have open at the same time. A lower
+    /// count takes back no stream that the peer was already allowed to open.
     pub fn set_max_concurrent_bi_streams(&self, count: VarInt) {
         self.set_max_concurrent_streams(Dir::Bi, count);
     }
@@ -142,9 +146,10 @@ impl Connection {
     }
 
     /// Changes how large receive windows may become, in bytes; replaces
-    /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window). Windows grow no further
-    /// than the paths need, except for a connection's window that began at its limit: this window follows the limit at
-    /// once. A lower limit takes back no credit that the peer already has.
+    /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window).
+    /// Windows grow no further than the paths need, except for a connection's window that began at
+    /// its limit: this window follows the limit at once. A lower limit takes back no credit that
+    /// the peer already has.
     pub fn set_receive_window(&self, bytes: VarInt) {
         let set = |engine: &mut LockedConnection<'_>| {
             let mut streams = engine.core.streams();
@@ -154,8 +159,8 @@ impl Connection {
         self.0.lock().contain(set);
     }
 
-    /// Changes how many unacknowledged and unsent bytes the connection buffers before writes wait; replaces
-    /// [`TransportOptions::send_window`](crate::TransportOptions::send_window).
+    /// Changes how many unacknowledged and unsent bytes the connection buffers before writes wait;
+    /// replaces [`TransportOptions::send_window`](crate::TransportOptions::send_window).
     pub fn set_send_window(&self, bytes: u64) {
         let set = |engine: &mut LockedConnection<'_>| {
             engine.core.streams().set_send_window(bytes);
@@ -174,15 +179,16 @@ impl Connection {
         self.0.lock().contain(start).unwrap_or(false)
     }
 
-    /// Makes new connection IDs for all paths and asks the peer to retire the old connection IDs (RFC 9000 section
-    /// 5.1.2): for example after a change of the key that encrypts connection IDs.
+    /// Makes new connection IDs for all paths and asks the peer to retire the old connection IDs
+    /// (RFC 9000 section 5.1.2): for example after a change of the key that encrypts connection
+    /// IDs.
     pub fn replace_connection_ids(&self) {
         self.0.replace_connection_ids();
     }
 
     /// Server: announces further addresses to this client alone. The next call of
-    /// [`Endpoint::announce_addresses`](crate::Endpoint::announce_addresses), which explains such addresses, replaces
-    /// the announcement.
+    /// [`Endpoint::announce_addresses`](crate::Endpoint::announce_addresses), which explains such
+    /// addresses, replaces the announcement.
     ///
     /// # Errors
     ///
@@ -197,8 +203,8 @@ impl Connection {
         announced.unwrap_or(Err(AnnounceError::Closed))
     }
 
-    /// Identifies the connection within its endpoint; equal for all clones of the handle. A later connection may get
-    /// the number of an ended connection.
+    /// Identifies the connection within its endpoint; equal for all clones of the handle. A later
+    /// connection may get the number of an ended connection.
     pub fn stable_id(&self) -> usize {
         self.0.handle.0
     }

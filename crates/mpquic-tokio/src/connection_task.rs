@@ -50,7 +50,8 @@ impl ConnectionTask {
             }
             let socket = socket.clone();
             let mut writable: Writable = Box::pin(async move {
-                // An error comes back when the datagrams are sent, and `Sending` handles the error then.
+                // An error comes back when the datagrams are sent, and `Sending` handles the error
+                // then.
                 let _ = socket.writable().await;
             });
             match writable.as_mut().poll(cx) {
@@ -67,7 +68,8 @@ impl ConnectionTask {
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        // A runtime that ends drops the task early: then the connection must not keep the endpoint alive.
+        // A runtime that ends drops the task early: then the connection must not keep the endpoint
+        // alive.
         let connection = &self.connection;
         connection.lock().departures.clear();
         #[cfg(feature = "metrics")]

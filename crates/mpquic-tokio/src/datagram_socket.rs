@@ -13,9 +13,10 @@ use mpquic_core::EcnCodepoint;
 /// space, or a `MemoryNetwork` (feature `memory-network`).
 ///
 /// Passed to [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) and
-/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket). Each call handles a batch of datagrams.
-/// Datagrams of up to 1200 bytes must pass whole (RFC 9000 section 14). The driver tries larger datagrams; a datagram
-/// beyond the size of the link is lost or refused, never split.
+/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket). Each call handles a
+/// batch of datagrams. Datagrams of up to 1200 bytes must pass whole (RFC 9000 section 14). The
+/// driver tries larger datagrams; a datagram beyond the size of the link is lost or refused, never
+/// split.
 ///
 /// # Examples
 ///
@@ -73,7 +74,8 @@ use mpquic_core::EcnCodepoint;
 /// # }
 /// ```
 pub trait DatagramSocket: fmt::Debug + Send + Sync + 'static {
-    /// The address from which the socket sends. The address must not change, because a path belongs to one address.
+    /// The address from which the socket sends. The address must not change, because a path belongs
+    /// to one address.
     ///
     /// # Errors
     ///
@@ -84,29 +86,32 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver tries again after [`Self::writable`].
-    /// [`NetworkUnreachable`](io::ErrorKind::NetworkUnreachable) and
-    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once. Any other error means
-    /// the loss of this batch.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver tries again after
+    /// [`Self::writable`]. [`NetworkUnreachable`](io::ErrorKind::NetworkUnreachable) and
+    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once.
+    /// Any other error means the loss of this batch.
     fn try_send(&self, batch: &SentBatch<'_>) -> io::Result<()>;
 
-    /// Waits until [`Self::try_send`] may succeed after a lack of room. Several tasks may wait at the same time; wake
-    /// every task.
+    /// Waits until [`Self::try_send`] may succeed after a lack of room. Several tasks may wait at
+    /// the same time; wake every task.
     fn writable(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
 
-    /// Waits until [`Self::try_receive`] may succeed. Only one task waits, but not always the task of the last call.
+    /// Waits until [`Self::try_receive`] may succeed. Only one task waits, but not always the task
+    /// of the last call.
     ///
     /// # Errors
     ///
     /// If the socket will never receive again: the endpoint then stops reading the socket.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Receives a batch into each buffer, and describes each batch in `batches`. Both slices have the same length, at
-    /// least one, and each buffer has room for the largest UDP datagram. Returns the number of filled buffers.
+    /// Receives a batch into each buffer, and describes each batch in `batches`. Both slices have
+    /// the same length, at least one, and each buffer has room for the largest UDP datagram.
+    /// Returns the number of filled buffers.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram waits. The driver logs other errors and calls again.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram waits. The driver logs other errors
+    /// and calls again.
     fn try_receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -131,8 +136,8 @@ pub struct SentBatch<'a> {
     pub ecn: Option<EcnCodepoint>,
     /// The bytes of the datagrams.
     pub contents: &'a [u8],
-    /// Size of each datagram; the last one may be smaller. `None` for a single datagram. A batch holds at most
-    /// [`DatagramSocket::max_segments`] datagrams.
+    /// Size of each datagram; the last one may be smaller. `None` for a single datagram. A batch
+    /// holds at most [`DatagramSocket::max_segments`] datagrams.
     pub segment_size: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! [`Departures`]: sockets that the endpoint has given up and that a connection still needs.
 //!
-//! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without an unused connection
-//! ID of the peer. Until then the connection continues from its old address.
+//! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without
+//! an unused connection ID of the peer. Until then the connection continues from its old address.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,8 +38,8 @@ impl Departures {
         *self = Self::default();
     }
 
-    /// The endpoint has given up the sockets `from`, in favour of the socket `to` if given. `locals` are the remaining
-    /// sockets.
+    /// The endpoint has given up the sockets `from`, in favour of the socket `to` if given.
+    /// `locals` are the remaining sockets.
     pub(crate) fn add(
         &mut self,
         from: &[Arc<Leaving>],

@@ -13,7 +13,8 @@ pub(crate) fn bind_to_interface(
     socket.bind_device(Some(name.as_bytes()))
 }
 
-/// Lets packets leave by an interface. Otherwise the routing table decides, whatever address the socket has.
+/// Lets packets leave by an interface. Otherwise the routing table decides, whatever address the
+/// socket has.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn bind_to_interface(
     socket: &socket2::Socket,
@@ -33,8 +34,8 @@ pub(crate) fn bind_to_interface(_: &socket2::Socket, _: SocketAddr, _: &str) -> 
     Ok(())
 }
 
-/// The source address that the system chooses for packets that leave by an interface for `remote` (RFC 6724 and
-/// routes); `None` if there is no such interface or route. Nothing is sent.
+/// The source address that the system chooses for packets that leave by an interface for `remote`
+/// (RFC 6724 and routes); `None` if there is no such interface or route. Nothing is sent.
 pub(crate) fn system_source(interface: &str, remote: SocketAddr) -> Option<IpAddr> {
     let domain = socket2::Domain::for_address(remote);
     let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP));

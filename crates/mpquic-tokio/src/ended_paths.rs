@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use mpquic_core::{PathEvent, PathStats};
 
-/// Paths that a connection remembers: fewer than 16 KiB, however many paths a peer opens and abandons.
+/// Paths that a connection remembers: fewer than 16 KiB, however many paths a peer opens and
+/// abandons.
 const CAPACITY: usize = 32;
 
 /// The last counters of the paths that were discarded last.

@@ -28,8 +28,8 @@ use crate::start::{self, ConnectError};
 
 /// A QUIC endpoint: any number of sockets, and connections as client, server or both.
 ///
-/// A clone is another handle to the same endpoint. After the drop of the last handle, the endpoint accepts no further
-/// connections, and closes the sockets at the end of the last connection.
+/// A clone is another handle to the same endpoint. After the drop of the last handle, the endpoint
+/// accepts no further connections, and closes the sockets at the end of the last connection.
 ///
 /// # Examples
 ///
@@ -64,16 +64,16 @@ pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
-/// The work of an endpoint's driver, apart from the protocol, from the endpoint's start on. Counters only rise;
-/// `receive_memory` is no counter.
+/// The work of an endpoint's driver, apart from the protocol, from the endpoint's start on.
+/// Counters only rise; `receive_memory` is no counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverStats {
     /// Connections that a panic has ended, in the core or in code given to the core; see
     /// [`ConnectionError::Panicked`](crate::ConnectionError::Panicked).
     pub panicked_connections: u64,
-    /// Bytes of receive memory that sockets have allocated so far. The driver reuses memory after its content was read
-    /// or copied, so the number normally stops growing.
+    /// Bytes of receive memory that sockets have allocated so far. The driver reuses memory after
+    /// its content was read or copied, so the number normally stops growing.
     pub receive_memory_allocated: u64,
     /// Bytes of receive memory that sockets hold now; part of [`EndpointStats::memory`].
     pub receive_memory: u64,
@@ -117,8 +117,8 @@ impl Endpoint {
         self.state().lock().default_client = Some(config);
     }
 
-    /// Replaces the server configuration for connections to come; `None` refuses connections. An earlier attempt keeps
-    /// the configuration of its arrival. Preferred addresses are not bound.
+    /// Replaces the server configuration for connections to come; `None` refuses connections. An
+    /// earlier attempt keeps the configuration of its arrival. Preferred addresses are not bound.
     ///
     /// # Errors
     ///
@@ -145,18 +145,18 @@ impl Endpoint {
         self.connect_with(config, addr, server_name)
     }
 
-    /// Connects. The handshake starts from the first local address of `addr`'s family. While the server is silent,
-    /// attempts from other local addresses and to other server addresses run beside the first. The address with the
-    /// first answer to an earlier connection of the same configuration comes first. Further paths open automatically
-    /// after the handshake. With [`ClientConfig::automatic_paths`] off, the client makes a single attempt and a single
-    /// path.
+    /// Connects. The handshake starts from the first local address of `addr`'s family. While the
+    /// server is silent, attempts from other local addresses and to other server addresses run
+    /// beside the first. The address with the first answer to an earlier connection of the same
+    /// configuration comes first. Further paths open automatically after the handshake. With
+    /// [`ClientConfig::automatic_paths`] off, the client makes a single attempt and a single path.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// If the endpoint is closed, no socket reaches the address, or `server_name` or the address is not valid.
-    /// [`Connecting`] returns errors of the handshake.
+    /// If the endpoint is closed, no socket reaches the address, or `server_name` or the address is
+    /// not valid. [`Connecting`] returns errors of the handshake.
     pub fn connect_with(
         &self,
         config: ClientConfig,
@@ -170,15 +170,15 @@ impl Endpoint {
         self.connect_to_some(config, &remotes, server_name)
     }
 
-    /// Connects with the default client configuration to a host. The host is an IP address, or a name that the system
-    /// resolves; the server's certificate must be valid for the name. Uses the address with the first answer. An
-    /// address without an answer costs 0.3 s; an address without a server costs nothing, if ICMP reports the closed
-    /// port.
+    /// Connects with the default client configuration to a host. The host is an IP address, or a
+    /// name that the system resolves; the server's certificate must be valid for the name. Uses the
+    /// address with the first answer. An address without an answer costs 0.3 s; an address without
+    /// a server costs nothing, if ICMP reports the closed port.
     ///
     /// Afterwards, paths lead to the other addresses as well, as with [`Self::connect_any`].
     ///
-    /// Must be called within a tokio runtime, even if the endpoint runs on another runtime: tokio resolves the name.
-    /// Cancel-safe.
+    /// Must be called within a tokio runtime, even if the endpoint runs on another runtime: tokio
+    /// resolves the name. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -212,14 +212,15 @@ impl Endpoint {
         Ok(self.connect_any(config, &addresses, host)?)
     }
 
-    /// Connects to the address with the first answer, for example among the addresses of one name. Give the best
-    /// address first. An address without an answer delays the next address, of the other IP version if possible (RFC
-    /// 8305), by 0.3 s. The address with the first answer to an earlier connection of the same configuration comes
-    /// first.
+    /// Connects to the address with the first answer, for example among the addresses of one name.
+    /// Give the best address first. An address without an answer delays the next address, of the
+    /// other IP version if possible (RFC 8305), by 0.3 s. The address with the first answer to an
+    /// earlier connection of the same configuration comes first.
     ///
-    /// Afterwards, paths lead to the other addresses as well. Some addresses may belong to other machines, so paths to
-    /// the given addresses open last, and the client gives them up after failures. An IPv4 address in IPv6 form counts
-    /// as IPv4. A link-local address needs its scope, and a socket bound to that link or to `[::]`.
+    /// Afterwards, paths lead to the other addresses as well. Some addresses may belong to other
+    /// machines, so paths to the given addresses open last, and the client gives them up after
+    /// failures. An IPv4 address in IPv6 form counts as IPv4. A link-local address needs its scope,
+    /// and a socket bound to that link or to `[::]`.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
@@ -258,9 +259,10 @@ impl Endpoint {
         Ok(connecting.or_else(state, config, (first, remotes.to_vec()), server_name))
     }
 
-    /// Waits for the next client that wants to connect; `None` after the endpoint is closed. Established connections
-    /// come first: between two clients, other tasks have their turn. While many datagrams arrive, clients wait until
-    /// the sockets are empty, or until at least 128 messages were read.
+    /// Waits for the next client that wants to connect; `None` after the endpoint is closed.
+    /// Established connections come first: between two clients, other tasks have their turn. While
+    /// many datagrams arrive, clients wait until the sockets are empty, or until at least 128
+    /// messages were read.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
@@ -287,8 +289,9 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections and accepts no more connections; refuses clients that wait for [`Self::accept`]. Call
-    /// [`Self::wait_idle`] afterwards, so that the peers hear of the close before the process ends.
+    /// Closes all connections and accepts no more connections; refuses clients that wait for
+    /// [`Self::accept`]. Call [`Self::wait_idle`] afterwards, so that the peers hear of the close
+    /// before the process ends.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let state = self.state();
@@ -305,8 +308,9 @@ impl Endpoint {
         }
     }
 
-    /// Makes new connection IDs for all connections and asks the peers to retire their old connection IDs (RFC 9000
-    /// section 5.1.2): for example after a change of the key for a load balancer that reads connection IDs.
+    /// Makes new connection IDs for all connections and asks the peers to retire their old
+    /// connection IDs (RFC 9000 section 5.1.2): for example after a change of the key for a load
+    /// balancer that reads connection IDs.
     pub fn replace_connection_ids(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {
@@ -314,18 +318,19 @@ impl Endpoint {
         }
     }
 
-    /// Server: announces all its further addresses, the best first, to the clients of current and future connections.
-    /// The call withdraws announced addresses that `addresses` lacks. Clients that asked for addresses
-    /// ([`ClientConfig::use_alternative_addresses`]) open paths to the addresses; the server tells other clients
-    /// nothing.
+    /// Server: announces all its further addresses, the best first, to the clients of current and
+    /// future connections. The call withdraws announced addresses that `addresses` lacks. Clients
+    /// that asked for addresses ([`ClientConfig::use_alternative_addresses`]) open paths to the
+    /// addresses; the server tells other clients nothing.
     ///
     /// Each address needs a socket ([`Self::add_local`]), a socket for all addresses of the
     /// machine, or a forwarder whose datagrams arrive at a socket.
     ///
     /// # Errors
     ///
-    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`], [`AnnounceError::NotUsable`] and
-    /// [`AnnounceError::Twice`] for an invalid address. The earlier announcement then stays.
+    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`],
+    /// [`AnnounceError::NotUsable`] and [`AnnounceError::Twice`] for an invalid address. The
+    /// earlier announcement then stays.
     ///
     /// # Examples
     ///
@@ -353,9 +358,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits until no connection is left. A closed connection stays for three probe timeouts of its slowest path, to
-    /// answer late packets: up to three seconds after a short connection. [`Self::wait_all_draining`] does not wait for
-    /// late packets. Cancel-safe.
+    /// Waits until no connection is left. A closed connection stays for three probe timeouts of its
+    /// slowest path, to answer late packets: up to three seconds after a short connection.
+    /// [`Self::wait_all_draining`] does not wait for late packets. Cancel-safe.
     pub async fn wait_idle(&self) {
         let state = self.state();
         loop {
@@ -367,9 +372,9 @@ impl Endpoint {
         }
     }
 
-    /// Waits until every connection of the endpoint has ended, and has sent CONNECTION_CLOSE to a peer that needed the
-    /// frame. Closed connections answer late packets while the process lives; unlike [`Self::wait_idle`], this call
-    /// does not wait for late packets. Cancel-safe.
+    /// Waits until every connection of the endpoint has ended, and has sent CONNECTION_CLOSE to a
+    /// peer that needed the frame. Closed connections answer late packets while the process lives;
+    /// unlike [`Self::wait_idle`], this call does not wait for late packets. Cancel-safe.
     pub async fn wait_all_draining(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {
@@ -390,7 +395,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) without a socket, for example while all interfaces are down.
+    /// [`NotConnected`](io::ErrorKind::NotConnected) without a socket, for example while all
+    /// interfaces are down.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addresses = self.local_addrs();
         let first = addresses.first().copied();
@@ -419,9 +425,10 @@ impl Endpoint {
         }
     }
 
-    /// Tells the recorder of the crate `metrics` about all changes after the last call: call it every few seconds, or
-    /// before a reader asks for figures. `docs/observability.md` lists the figures, which are sums over the endpoints of
-    /// a process. A connection reports its last changes itself when it ends.
+    /// Tells the recorder of the crate `metrics` about all changes after the last call: call it
+    /// every few seconds, or before a reader asks for figures. `docs/observability.md` lists the
+    /// figures, which are sums over the endpoints of a process. A connection reports its last
+    /// changes itself when it ends.
     #[cfg(feature = "metrics")]
     pub fn report_metrics(&self) {
         metrics::describe();
@@ -438,22 +445,23 @@ impl Endpoint {
         }
     }
 
-    /// Binds a further local address; client connections open paths from the address. Port 0 lets the system choose a
-    /// free port. Returns the address with its port.
+    /// Binds a further local address; client connections open paths from the address. Port 0 lets
+    /// the system choose a free port. Returns the address with its port.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// If the system refuses to bind the socket, for example because the address belongs to another machine.
+    /// If the system refuses to bind the socket, for example because the address belongs to another
+    /// machine.
     pub fn add_local(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
         let local = start::bind(self.state(), addr, None)?;
         local_addresses::follow(self.state());
         Ok(local)
     }
 
-    /// Adds a socket that the application has bound, and returns the socket's address; client connections open paths
-    /// from the address. [`Self::remove_local`] closes the socket.
+    /// Adds a socket that the application has bound, and returns the socket's address; client
+    /// connections open paths from the address. [`Self::remove_local`] closes the socket.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
@@ -480,9 +488,10 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// Closes the socket with this address and abandons its paths. A connection's last path stays, and moves to the next
-    /// new local address. Returns false without such a socket. A connection must not leave its address before its
-    /// handshake is confirmed: the connection keeps using the socket until its paths have moved.
+    /// Closes the socket with this address and abandons its paths. A connection's last path stays,
+    /// and moves to the next new local address. Returns false without such a socket. A connection
+    /// must not leave its address before its handshake is confirmed: the connection keeps using the
+    /// socket until its paths have moved.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
         let removed = state.sockets.remove(|socket| socket.local() == addr);
@@ -492,31 +501,33 @@ impl Endpoint {
         !removed.is_empty()
     }
 
-    /// Closes the server's sockets, so that another process of the same user can bind their addresses and get new
-    /// clients. Open connections continue: each path gets a socket of its own, connected to the client. A path that the
-    /// client opens later, or whose client gets another address, reaches the other process, so the path fails; the
-    /// connection's other paths continue. A new connection from the address of an open connection reaches this endpoint,
-    /// so clients should use new ports. The sockets close once their tasks have run.
+    /// Closes the server's sockets, so that another process of the same user can bind their
+    /// addresses and get new clients. Open connections continue: each path gets a socket of its
+    /// own, connected to the client. A path that the client opens later, or whose client gets
+    /// another address, reaches the other process, so the path fails; the connection's other paths
+    /// continue. A new connection from the address of an open connection reaches this endpoint, so
+    /// clients should use new ports. The sockets close once their tasks have run.
     ///
     /// The other process must have another key for stateless resets
-    /// ([`EndpointOptions::new`](mpquic_core::config::EndpointOptions::new)): otherwise it would end a connection whose
-    /// datagrams it gets. The kernel searches all sockets of an address for each datagram, so a server with more than
-    /// some thousand paths takes longer for each datagram.
+    /// ([`EndpointOptions::new`](mpquic_core::config::EndpointOptions::new)): otherwise it would
+    /// end a connection whose datagrams it gets. The kernel searches all sockets of an address for
+    /// each datagram, so a server with more than some thousand paths takes longer for each
+    /// datagram.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](io::ErrorKind::Unsupported) on systems other than Linux, and if a socket is not the kernel's; the
-    /// endpoint then stays unchanged.
+    /// [`Unsupported`](io::ErrorKind::Unsupported) on systems other than Linux, and if a socket is
+    /// not the kernel's; the endpoint then stays unchanged.
     pub fn release_addresses(&self) -> io::Result<()> {
         handover::release(self.state())
     }
 
-    /// Replaces all sockets by a socket that the application has bound. Every path of a client moves to the new socket
-    /// after the handshake is confirmed, if the server allows migration; the old socket stays open until then. A
-    /// server's paths continue only if the new socket has the address of the old socket, because the clients know no
-    /// other address.
+    /// Replaces all sockets by a socket that the application has bound. Every path of a client
+    /// moves to the new socket after the handshake is confirmed, if the server allows migration;
+    /// the old socket stays open until then. A server's paths continue only if the new socket has
+    /// the address of the old socket, because the clients know no other address.
     ///
     /// To keep several local addresses, replace sockets one at a time with [`Self::rebind_local`].
     ///
@@ -529,15 +540,15 @@ impl Endpoint {
         self.replace(socket, |_| true)
     }
 
-    /// Replaces the socket with this address by a socket that the application has bound, as [`Self::rebind`] replaces
-    /// all sockets.
+    /// Replaces the socket with this address by a socket that the application has bound, as
+    /// [`Self::rebind`] replaces all sockets.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or an error of the new socket; the endpoint
-    /// then stays unchanged.
+    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or an error of the new
+    /// socket; the endpoint then stays unchanged.
     pub fn rebind_local(&self, addr: SocketAddr, socket: UdpSocket) -> io::Result<()> {
         if !self.local_addrs().contains(&addr) {
             return Err(io::ErrorKind::NotFound.into());

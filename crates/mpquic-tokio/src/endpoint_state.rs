@@ -18,12 +18,12 @@ use crate::runtime::Runtime;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
-/// While sockets have more to read than a batch, an attempt waits for this number of batches: 128 messages of
-/// connections are read before a TLS handshake begins.
+/// While sockets have more to read than a batch, an attempt waits for this number of batches: 128
+/// messages of connections are read before a TLS handshake begins.
 const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 
-/// The state that the handles and tasks of an endpoint share. `C` is the state of a connection: a parameter, because
-/// the connection's type names `EndpointState`.
+/// The state that the handles and tasks of an endpoint share. `C` is the state of a connection: a
+/// parameter, because the connection's type names `EndpointState`.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
     /// Runs the endpoint's tasks, and tells the time.
@@ -83,8 +83,9 @@ impl<C> EndpointState<C> {
         self.runtime.now()
     }
 
-    /// Exclusive access. Every task needs the lock to route datagrams, so hold the lock briefly: no cryptography of
-    /// connections, and no call to the kernel. To lock both, lock the connection first.
+    /// Exclusive access. Every task needs the lock to route datagrams, so hold the lock briefly: no
+    /// cryptography of connections, and no call to the kernel. To lock both, lock the connection
+    /// first.
     pub(crate) fn lock(&self) -> LockedRegistry<'_, C> {
         LockedRegistry {
             guard: self.registry.lock().unwrap_or_else(PoisonError::into_inner),
@@ -196,7 +197,8 @@ impl<C> Registry<C> {
         self.forget(handle, connection);
     }
 
-    /// An attempt panicked while a task accepted the attempt. The core's endpoint forgets the attempt on its own.
+    /// An attempt panicked while a task accepted the attempt. The core's endpoint forgets the
+    /// attempt on its own.
     pub(crate) fn on_panicked_start(&mut self) {
         self.panicked += 1;
     }
@@ -206,7 +208,8 @@ impl<C> Registry<C> {
         self.panicked
     }
 
-    /// A socket holds `held` bytes of memory to receive into, instead of the `before` bytes of its last report.
+    /// A socket holds `held` bytes of memory to receive into, instead of the `before` bytes of its
+    /// last report.
     pub(crate) fn set_receive_memory(&mut self, before: u64, held: u64) {
         self.receive_memory = self.receive_memory - before + held;
         self.core.set_buffer_memory(self.receive_memory);
@@ -231,7 +234,8 @@ impl<C> Registry<C> {
         self.starting += 1;
     }
 
-    /// Ends the start that [`Self::begin_start`] began: the connection is in the list now, or the start failed.
+    /// Ends the start that [`Self::begin_start`] began: the connection is in the list now, or the
+    /// start failed.
     pub(crate) fn end_start(&mut self) {
         self.starting -= 1;
         self.became_idle = self.is_idle();
@@ -260,8 +264,8 @@ impl<C> Registry<C> {
         self.closed.as_ref()
     }
 
-    /// Keeps an attempt for the application. Without an application to take the attempt, refuses the attempt, and
-    /// `response` holds the answer.
+    /// Keeps an attempt for the application. Without an application to take the attempt, refuses
+    /// the attempt, and `response` holds the answer.
     pub(crate) fn on_attempt(
         &mut self,
         now: Instant,
@@ -283,8 +287,8 @@ impl<C> Registry<C> {
         self.core.set_lag(lag.unwrap_or_default());
     }
 
-    /// A socket has read a batch. `was_unread` and `is_unread` say whether more datagrams waited before the batch, and
-    /// wait after the batch.
+    /// A socket has read a batch. `was_unread` and `is_unread` say whether more datagrams waited
+    /// before the batch, and wait after the batch.
     pub(crate) fn on_batch(&mut self, was_unread: bool, is_unread: bool) {
         self.unread = self.unread + usize::from(is_unread) - usize::from(was_unread);
         self.batches = self.batches.saturating_add(1);
@@ -318,8 +322,8 @@ impl<C> Registry<C> {
     }
 }
 
-/// Exclusive access to an endpoint's connections. The drop notifies the tasks that wait for the end of the last
-/// connection.
+/// Exclusive access to an endpoint's connections. The drop notifies the tasks that wait for the end
+/// of the last connection.
 pub(crate) struct LockedRegistry<'a, C> {
     guard: MutexGuard<'a, Registry<C>>,
     endpoint: &'a EndpointState<C>,
@@ -449,8 +453,8 @@ mod tests {
         // The clients of the remaining attempts may still wait.
         assert!(registry.next_attempt().is_some());
         assert_eq!(registry.attempts.len(), MOST - 1);
-        // After a while the core forgets the remaining attempts too; the core notices with the next client, even if the
-        // client's datagram is dropped.
+        // After a while the core forgets the remaining attempts too; the core notices with the next
+        // client, even if the client's datagram is dropped.
         now += Duration::from_secs(300);
         let mut stray = first_datagram(&mut client, now).ok_or("no datagram")?;
         stray.truncate(100);
@@ -489,7 +493,8 @@ mod tests {
             Some(registry.core.stats().dropped_at_max_lag)
         };
         let tick = Duration::from_millis(1);
-        // The third attempt comes after nearly `lag`, and is asked for a proof; the fourth attempt is too late.
+        // The third attempt comes after nearly `lag`, and is asked for a proof; the fourth attempt
+        // is too late.
         for (at, dropped) in [(Duration::ZERO, 0), (tick, 0), (lag - tick, 0), (lag, 1)] {
             assert_eq!(arrive(&mut registry, start + at), Some(dropped), "{at:?}");
         }

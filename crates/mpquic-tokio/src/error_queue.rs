@@ -1,5 +1,5 @@
-//! The error queue of a socket: ICMP messages about sent datagrams. Only Linux fills the queue; on other systems the
-//! queue stays empty.
+//! The error queue of a socket: ICMP messages about sent datagrams. Only Linux fills the queue; on
+//! other systems the queue stays empty.
 
 use std::net::SocketAddr;
 
@@ -32,8 +32,8 @@ impl Unreachable {
         }
     }
 
-    /// The first bytes of the datagram, as far as the message quotes the datagram. A forger who has not seen the
-    /// datagram does not know the bytes.
+    /// The first bytes of the datagram, as far as the message quotes the datagram. A forger who has
+    /// not seen the datagram does not know the bytes.
     pub(crate) fn quoted(&self) -> &[u8] {
         self.quoted.get(..self.length).unwrap_or_default()
     }
@@ -63,7 +63,8 @@ mod linux {
     /// Room for the control messages of one error.
     const CONTROL: usize = 512;
 
-    /// Makes the kernel queue errors. The kernel also returns each error once as the result of a send or receive.
+    /// Makes the kernel queue errors. The kernel also returns each error once as the result of a
+    /// send or receive.
     pub(crate) fn enable(socket: &UdpSocket) -> io::Result<()> {
         // A socket for both IP versions needs both options.
         if socket.local_addr()?.is_ipv6() {

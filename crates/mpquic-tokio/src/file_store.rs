@@ -26,19 +26,20 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Keeps [`Knowledge`](mpquic_core::knowledge::Knowledge) in a directory, one file for each entry.
 ///
-/// - New entries are in memory, at most 1024 of each kind, until [`FileStore::flush`] writes them. Call
-///   it before the process ends, and from time to time in a process that runs long.
-/// - The directory keeps at most 256 entries of each kind of [`Key`]; `flush` removes the oldest, and entries
-///   older than [`Key::lifetime`]. Entries for loopback addresses are not written.
-/// - Files are replaced in one step, and only their owner can read them (mode 0600 on Unix). Several
-///   processes may use the same directory. A token is removed by the process that takes it, so no token
-///   is used twice.
-/// - The store ignores links, pipes, files that cannot be read and files of another form, with a warning
-///   that names the file. Files with other names stay as they are.
+/// - New entries are in memory, at most 1024 of each kind, until [`FileStore::flush`] writes them.
+///   Call it before the process ends, and from time to time in a process that runs long.
+/// - The directory keeps at most 256 entries of each kind of [`Key`]; `flush` removes the oldest,
+///   and entries older than [`Key::lifetime`]. Entries for loopback addresses are not written.
+/// - Files are replaced in one step, and only their owner can read them (mode 0600 on Unix).
+///   Several processes may use the same directory. A token is removed by the process that takes it,
+///   so no token is used twice.
+/// - The store ignores links, pipes, files that cannot be read and files of another form, with a
+///   warning that names the file. Files with other names stay as they are.
 ///
-/// A file has a line with two decimal numbers, the time of the entry in milliseconds since 1970 and the
-/// length of the value in bytes, and then the value. Its name is the text of the key, with `-` for spaces,
-/// and `%` and two hexadecimal digits for each byte that is neither an ASCII letter nor a digit, `.` or `_`.
+/// A file has a line with two decimal numbers, the time of the entry in milliseconds since 1970 and
+/// the length of the value in bytes, and then the value. Its name is the text of the key, with `-`
+/// for spaces, and `%` and two hexadecimal digits for each byte that is neither an ASCII letter nor
+/// a digit, `.` or `_`.
 ///
 /// # Examples
 ///
@@ -155,8 +156,8 @@ impl FileStore {
             let Some(written) = metadata.and_then(|metadata| metadata.modified().ok()) else {
                 continue;
             };
-            // Files from the future are of a time when the clock was wrong. As the newest files, they
-            // would stay for long in the place of new ones.
+            // Files from the future are of a time when the clock was wrong. As the newest files,
+            // they would stay for long in the place of new ones.
             let age = now.duration_since(written);
             let age = age.unwrap_or_else(|error| error.duration());
             if age >= lifetime {

@@ -1,4 +1,5 @@
-//! The traits of the crate `futures-io`, for code without a runtime. The traits behave like the traits of tokio.
+//! The traits of the crate `futures-io`, for code without a runtime. The traits behave like the
+//! traits of tokio.
 
 use std::io;
 use std::pin::Pin;

@@ -1,8 +1,9 @@
 //! A server gives its addresses to another process, and keeps its connections.
 //!
-//! The kernel prefers a connected socket to one that is bound only. So each path of a connection gets a socket of its
-//! own, connected to the client's address. The sockets that new clients reach are closed, and another process can bind
-//! their addresses: all sockets involved have `SO_REUSEPORT`, which the kernel grants to processes of one user.
+//! The kernel prefers a connected socket to one that is bound only. So each path of a connection
+//! gets a socket of its own, connected to the client's address. The sockets that new clients reach
+//! are closed, and another process can bind their addresses: all sockets involved have
+//! `SO_REUSEPORT`, which the kernel grants to processes of one user.
 
 use std::io;
 use std::sync::Arc;

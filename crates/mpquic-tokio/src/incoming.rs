@@ -15,7 +15,8 @@ use crate::connection::Connection;
 use crate::connection_state::SharedEndpoint;
 use crate::start;
 
-/// A client that wants to connect. Await the value to accept, or decide with a method. The drop refuses the client.
+/// A client that wants to connect. Await the value to accept, or decide with a method. The drop
+/// refuses the client.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the connection"]
 pub struct Incoming(Option<Box<Undecided>>);
@@ -55,8 +56,9 @@ impl Incoming {
         Self(Some(Box::new(Undecided { core, endpoint })))
     }
 
-    /// Accepts, with the configuration that was in force when the client came. The call computes the first TLS messages
-    /// of the server, which includes a signature. Must be called within a tokio runtime.
+    /// Accepts, with the configuration that was in force when the client came. The call computes
+    /// the first TLS messages of the server, which includes a signature. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
     ///
@@ -69,13 +71,13 @@ impl Incoming {
         Ok(Connecting::new(connection))
     }
 
-    /// Like [`Self::accept`], with another configuration. The server announces preferred addresses of the
-    /// configuration, but the endpoint does not bind them.
+    /// Like [`Self::accept`], with another configuration. The server announces preferred addresses
+    /// of the configuration, but the endpoint does not bind them.
     ///
     /// # Errors
     ///
-    /// [`AcceptWithError::Option`] if the configuration is not valid; the client is refused then. Otherwise errors of
-    /// [`Self::accept`].
+    /// [`AcceptWithError::Option`] if the configuration is not valid; the client is refused then.
+    /// Otherwise errors of [`Self::accept`].
     pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, AcceptWithError> {
         let config = config.checked()?;
         if let Some(undecided) = &mut self.0 {
@@ -89,8 +91,8 @@ impl Incoming {
         drop(self);
     }
 
-    /// Sends a Retry packet: the client has to try again with a token, which proves that the client receives at its
-    /// address.
+    /// Sends a Retry packet: the client has to try again with a token, which proves that the client
+    /// receives at its address.
     ///
     /// # Errors
     ///
@@ -128,8 +130,8 @@ impl Incoming {
         self.four_tuple().map(|tuple| tuple.remote)
     }
 
-    /// Our IP address to which the client sent; `None` if the socket is bound to all addresses and the system does not
-    /// report the destination of datagrams.
+    /// Our IP address to which the client sent; `None` if the socket is bound to all addresses and
+    /// the system does not report the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.four_tuple()?.local.ip();
         Some(local).filter(|ip| !ip.is_unspecified())

@@ -76,8 +76,8 @@ pub struct InterfaceAddress {
 
 impl InterfaceAddress {
     /// True if a path from this interface to `remote` starts at this address: it has the same IP
-    /// version, and no other address of the interface among `all` comes first for `remote`. The system's
-    /// choice comes first, otherwise the address that suits `remote` best (RFC 6724).
+    /// version, and no other address of the interface among `all` comes first for `remote`. The
+    /// system's choice comes first, otherwise the address that suits `remote` best (RFC 6724).
     pub fn suits(&self, remote: IpAddr, all: &[InterfaceAddress]) -> bool {
         self.suits_as(system_source, remote, all)
     }
@@ -106,8 +106,8 @@ pub enum LeftOutReason {
     LinkLocal,
     /// The interface is a tunnel over another one.
     Tunnel,
-    /// The interface is a bridge, or a link, to containers or virtual machines, or the bridge of a router to the network
-    /// for which it routes.
+    /// The interface is a bridge, or a link, to containers or virtual machines, or the bridge of a
+    /// router to the network for which it routes.
     Bridge,
     /// The interface already uses an address of the same network, or enough addresses.
     Another,
@@ -133,8 +133,8 @@ impl fmt::Display for LeftOutReason {
 }
 
 /// The addresses from which a client can start paths, of interfaces that are up, lead beyond this
-/// machine, and are no tunnels: one for each network of an interface, at most eight for each interface and IP version.
-/// Each path uses the address for its destination
+/// machine, and are no tunnels: one for each network of an interface, at most eight for each
+/// interface and IP version. Each path uses the address for its destination
 /// ([`InterfaceAddress::suits`]); a silent address gives way to the next address of the interface.
 ///
 /// # Errors
@@ -349,8 +349,8 @@ fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<Lef
 /// The network that an address belongs to.
 type Network = (Option<u8>, u128);
 
-/// The kind of an interface's address, and the prefix of the network in the address. For IPv6, the network is at most
-/// half of the address.
+/// The kind of an interface's address, and the prefix of the network in the address. For IPv6, the
+/// network is at most half of the address.
 fn network(interface: &if_addrs::Interface) -> Network {
     match &interface.addr {
         IfAddr::V4(v4) => (None, u128::from((v4.ip & v4.netmask).to_bits())),
@@ -565,8 +565,8 @@ mod tests {
         }
     }
 
-    /// The addresses of an interface with these IPv6 addresses and flags that are used, and why others are
-    /// not.
+    /// The addresses of an interface with these IPv6 addresses and flags that are used, and why
+    /// others are not.
     fn judged(all: &[(&str, u8)], prefers_temporary: bool) -> Vec<Option<LeftOutReason>> {
         let interfaces = all.iter();
         let interfaces = interfaces.map(|(ip, _)| interface("eth0", ip, IfOperStatus::Up));

@@ -12,8 +12,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
 const LEAST: Duration = Duration::from_millis(20);
 
-/// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD report changes. On other
-/// systems, outside of tokio, and where the system forbids a program to listen, a second passes instead.
+/// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD report
+/// changes. On other systems, outside of tokio, and where the system forbids a program to listen, a
+/// second passes instead.
 #[derive(Debug)]
 pub(crate) struct InterfaceChanges {
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
@@ -82,8 +83,8 @@ mod events {
     /// ENOBUFS, which has no `ErrorKind`.
     const NO_BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
 
-    /// The kernel writes a message to this socket at each change. The messages are discarded: the list of interfaces
-    /// has more information, even after a lost message.
+    /// The kernel writes a message to this socket at each change. The messages are discarded: the
+    /// list of interfaces has more information, even after a lost message.
     ///
     /// The socket is not UDP, but waiting and receiving work alike for all sockets.
     #[derive(Debug)]

@@ -63,7 +63,8 @@ impl KernelSocket {
         self.io.ready(interest).await.map(|_| ())
     }
 
-    /// From now on, [`Self::take_errors`] reports ICMP messages, where the system shows ICMP messages.
+    /// From now on, [`Self::take_errors`] reports ICMP messages, where the system shows ICMP
+    /// messages.
     pub(crate) fn watch_errors(&self) {
         #[cfg(target_os = "linux")]
         match error_queue::enable(&self.io) {
@@ -78,7 +79,8 @@ impl KernelSocket {
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "there are none"))]
     pub(crate) fn take_errors(&self, mut take: impl FnMut(Unreachable)) {
         #[cfg(target_os = "linux")]
-        // With an empty queue, the runtime waits for the next error; with errors left, `readable` returns at once.
+        // With an empty queue, the runtime waits for the next error; with errors left, `readable`
+        // returns at once.
         let _ = self.io.try_io(Interest::ERROR, || {
             for _ in 0..MAX_ERRORS {
                 match error_queue::next(&self.io) {
@@ -96,8 +98,9 @@ impl KernelSocket {
         self.io.writable().await
     }
 
-    /// Fills buffers with received datagrams and returns the number of filled buffers. If buffers stay empty under Linux,
-    /// no datagram was left, and [`Self::readable`] waits for the next: another call that finds nothing is not needed.
+    /// Fills buffers with received datagrams and returns the number of filled buffers. If buffers
+    /// stay empty under Linux, no datagram was left, and [`Self::readable`] waits for the next:
+    /// another call that finds nothing is not needed.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -108,7 +111,8 @@ impl KernelSocket {
         let received = self.io.try_io(Interest::READABLE, || {
             let count = self.state.recv((&self.io).into(), buffers, meta)?;
             if DRAINS && count < lanes {
-                // The runtime forgets that the socket is readable, unless news came after the call began.
+                // The runtime forgets that the socket is readable, unless news came after the call
+                // began.
                 last = Some(count);
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -122,7 +126,8 @@ impl KernelSocket {
         let send = || {
             let result = self.state.try_send((&self.io).into(), transmit);
             match &result {
-                // The error may be about an earlier datagram, to any peer, and the kernel returns each error once.
+                // The error may be about an earlier datagram, to any peer, and the kernel returns
+                // each error once.
                 Err(error)
                     if self.watches_errors.get().is_some()
                         && error.kind() != io::ErrorKind::WouldBlock =>
@@ -136,9 +141,10 @@ impl KernelSocket {
     }
 }
 
-/// Sends without asking the runtime first: the runtime does not know yet that a new socket is writable. A call that
-/// would block is repeated through the runtime (`if_writable`), so that `writable` waits. Without the repetition the
-/// runtime would forget news of room between the two calls.
+/// Sends without asking the runtime first: the runtime does not know yet that a new socket is
+/// writable. A call that would block is repeated through the runtime (`if_writable`), so that
+/// `writable` waits. Without the repetition the runtime would forget news of room between the two
+/// calls.
 pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
     send: S,
     if_writable: impl FnOnce(&S) -> io::Result<()>,
@@ -159,8 +165,8 @@ mod tests {
         KernelSocket::new(std::net::UdpSocket::bind(address).unwrap()).unwrap()
     }
 
-    /// RFC 9000 section 14: no router fragments our datagrams, and no ICMP message decides their size (section 14.2.1).
-    /// The test reads both settings from the system.
+    /// RFC 9000 section 14: no router fragments our datagrams, and no ICMP message decides their
+    /// size (section 14.2.1). The test reads both settings from the system.
     #[tokio::test]
     async fn rfc_9000_14_datagrams_are_not_fragmented() {
         let v4 = socket("127.0.0.1:0");
@@ -171,7 +177,8 @@ mod tests {
         let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
     }
-    /// After a call with empty buffers left, the socket waits for the next datagram, and misses none.
+    /// After a call with empty buffers left, the socket waits for the next datagram, and misses
+    /// none.
     #[tokio::test]
     async fn a_call_that_leaves_buffers_empty_has_emptied_the_socket() {
         let receiver = socket("127.0.0.1:0");

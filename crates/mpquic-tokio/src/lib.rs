@@ -202,8 +202,8 @@ pub use mpquic_qlog as qlog;
 #[doc(no_inline)]
 pub use mpquic_sched as schedulers;
 
-/// The TLS library, for configurations of your own: certificates by server name and protocol, those of
-/// clients, key logs, session stores. [`crypto::rustls`] makes them fit.
+/// The TLS library, for configurations of your own: certificates by server name and protocol, those
+/// of clients, key logs, session stores. [`crypto::rustls`] makes them fit.
 #[doc(no_inline)]
 pub use rustls;
 

@@ -18,7 +18,8 @@ pub(crate) fn follow(endpoint: &SharedEndpoint) {
     replace(endpoint, &endpoint.sockets.leaving(), None);
 }
 
-/// Moves every path of a client from the `old` sockets to the socket `new`, as soon as a path may move.
+/// Moves every path of a client from the `old` sockets to the socket `new`, as soon as a path may
+/// move.
 pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: &Arc<Socket>) {
     replace(endpoint, old, Some(new));
 }
@@ -41,8 +42,9 @@ fn replace(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: Option<&Arc<Soc
     }
 }
 
-/// Routes may have changed: tries paths again that failed for lack of a route, and silent paths. A socket that is bound
-/// to an interface without a route looks for the peer on the link, and the kernel reports no error.
+/// Routes may have changed: tries paths again that failed for lack of a route, and silent paths. A
+/// socket that is bound to an interface without a route looks for the peer on the link, and the
+/// kernel reports no error.
 #[cfg(feature = "interfaces")]
 pub(crate) fn retry(endpoint: &SharedEndpoint) {
     let connections = endpoint.lock().connections();
@@ -65,8 +67,8 @@ pub(crate) fn retry(endpoint: &SharedEndpoint) {
     }
 }
 
-/// Sends a PING on each path from which the peer is not heard now. The answer of the peer also renews the validation of
-/// the path. False without such a path.
+/// Sends a PING on each path from which the peer is not heard now. The answer of the peer also
+/// renews the validation of the path. False without such a path.
 #[cfg(feature = "interfaces")]
 fn probe_silent(core: &mut Connection) -> bool {
     let paths: SmallVec<[PathId; 8]> = core.paths().collect();

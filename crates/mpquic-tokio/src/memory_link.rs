@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// The default length of a link's queue, in bytes.
 const QUEUE: usize = 256 << 10;
 
-/// The effects of a [`MemorySocket`](crate::MemorySocket)'s link on the datagrams of each direction, on top of the
-/// network's delay. By default, the link has no effect.
+/// The effects of a [`MemorySocket`](crate::MemorySocket)'s link on the datagrams of each
+/// direction, on top of the network's delay. By default, the link has no effect.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryLink {
     delay: Duration,
@@ -47,16 +47,16 @@ impl MemoryLink {
         self
     }
 
-    /// The most bytes that may wait in front of a datagram on a link with a [`Self::rate`]; 256 KiB by default. Behind
-    /// a longer queue a datagram is lost.
+    /// The most bytes that may wait in front of a datagram on a link with a [`Self::rate`]; 256 KiB
+    /// by default. Behind a longer queue a datagram is lost.
     #[must_use]
     pub fn queue(mut self, bytes: usize) -> Self {
         self.queue = bytes;
         self
     }
 
-    /// Loses this part of the datagrams, from 0 to 1. The choice is random, but repeats in each run with equal
-    /// datagrams.
+    /// Loses this part of the datagrams, from 0 to 1. The choice is random, but repeats in each run
+    /// with equal datagrams.
     #[must_use]
     pub fn loss(mut self, part: f64) -> Self {
         self.loss = part;
@@ -74,7 +74,8 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the datagram is lost.
+    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the
+    /// datagram is lost.
     pub(crate) fn pass(
         &mut self,
         link: &MemoryLink,

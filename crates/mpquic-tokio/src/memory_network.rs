@@ -23,12 +23,13 @@ const BUFFER: usize = 32 << 20;
 /// The first automatically chosen port.
 const FIRST_PORT: u16 = 49152;
 
-/// A network in memory. Datagrams between its sockets arrive in order after a delay. A datagram is lost only at a
-/// socket that is cut off or does not read, or on a link with losses ([`MemorySocket::set_link`]).
+/// A network in memory. Datagrams between its sockets arrive in order after a delay. A datagram is
+/// lost only at a socket that is cut off or does not read, or on a link with losses
+/// ([`MemorySocket::set_link`]).
 ///
-/// The network needs no addresses of this machine. The network needs tokio, even for an endpoint on another runtime.
-/// With tokio's clock paused (`#[tokio::test(start_paused = true)]`), tests take no time, and each run repeats the run
-/// before.
+/// The network needs no addresses of this machine. The network needs tokio, even for an endpoint on
+/// another runtime. With tokio's clock paused (`#[tokio::test(start_paused = true)]`), tests take
+/// no time, and each run repeats the run before.
 ///
 /// # Examples
 ///
@@ -91,7 +92,8 @@ impl MemoryNetwork {
         }))
     }
 
-    /// A socket with any address; port 0 chooses a free port. The drop of the socket frees the address.
+    /// A socket with any address; port 0 chooses a free port. The drop of the socket frees the
+    /// address.
     ///
     /// # Errors
     ///
@@ -181,15 +183,15 @@ impl fmt::Debug for MemorySocket {
 }
 
 impl MemorySocket {
-    /// Cuts the socket off: its datagrams are lost in both directions, without an error, as if a cable was pulled out
-    /// far away. `false` connects the socket again.
+    /// Cuts the socket off: its datagrams are lost in both directions, without an error, as if a
+    /// cable was pulled out far away. `false` connects the socket again.
     pub fn cut_off(&self, is_cut_off: bool) {
         locked(&self.state).is_cut_off = is_cut_off;
     }
 
-    /// Puts the socket behind a link, which carries all datagrams of the socket in both directions from now on. Give
-    /// links to the sockets of one side only: if a datagram passes two links, the second link takes datagrams in the
-    /// order of their sending.
+    /// Puts the socket behind a link, which carries all datagrams of the socket in both directions
+    /// from now on. Give links to the sockets of one side only: if a datagram passes two links, the
+    /// second link takes datagrams in the order of their sending.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -208,8 +210,8 @@ impl MemorySocket {
         locked(&self.state).link.is_some()
     }
 
-    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the link loses the
-    /// datagram.
+    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the
+    /// link loses the datagram.
     fn pass(&self, direction: Direction, at: Instant, bytes: usize) -> Option<Instant> {
         match &mut locked(&self.state).link {
             Some((link, ways)) => {
@@ -372,8 +374,8 @@ mod tests {
         Ok(())
     }
 
-    /// Rate and delay apply to both directions, and to each datagram of a train. Other sockets do not wait for this
-    /// link.
+    /// Rate and delay apply to both directions, and to each datagram of a train. Other sockets do
+    /// not wait for this link.
     #[tokio::test(start_paused = true)]
     async fn a_link_carries_what_its_socket_sends_and_receives() -> io::Result<()> {
         let ms = Duration::from_millis;

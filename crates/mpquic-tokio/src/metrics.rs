@@ -1,8 +1,8 @@
-//! Reports to the recorder of the facade `metrics`. A test compares the table here with the table in
-//! `docs/observability.md`.
+//! Reports to the recorder of the facade `metrics`. A test compares the table here with the table
+//! in `docs/observability.md`.
 //!
-//! Labels are few on purpose: a recorder keeps a series for each value of a label. All connections of a side share a
-//! value, and each path has the local address that the path starts from.
+//! Labels are few on purpose: a recorder keeps a series for each value of a label. All connections
+//! of a side share a value, and each path has the local address that the path starts from.
 
 use std::collections::BTreeMap;
 
@@ -182,8 +182,8 @@ pub(crate) struct ConnectionTold {
 }
 
 impl ConnectionTold {
-    /// Reports the changes after the last report. With `samples`, also reports the round trip and the window of each
-    /// path.
+    /// Reports the changes after the last report. With `samples`, also reports the round trip and
+    /// the window of each path.
     pub(crate) fn tell(&mut self, core: &mpquic_core::Connection, samples: bool) {
         let side = match core.side() {
             Side::Client => "client",

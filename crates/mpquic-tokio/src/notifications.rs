@@ -67,7 +67,8 @@ pub(crate) enum Awaited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PollerId(u64);
 
-/// Tasks that poll handles. A handle has at most one task for each awaited event, so the number of tasks is bounded.
+/// Tasks that poll handles. A handle has at most one task for each awaited event, so the number of
+/// tasks is bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Pollers {
     next: u64,

@@ -1,8 +1,8 @@
-//! The bridge of a router to its own network. The machines there reach the Internet through the router, so no path
-//! leads to a server through them.
+//! The bridge of a router to its own network. The machines there reach the Internet through the
+//! router, so no path leads to a server through them.
 
-/// The routes of Linux. `/proc/net` is not there for services whose `/proc` shows processes only (systemd's
-/// `ProcSubset=pid`).
+/// The routes of Linux. `/proc/net` is not there for services whose `/proc` shows processes only
+/// (systemd's `ProcSubset=pid`).
 const ROUTES: [&str; 2] = ["/proc/self/net/route", "/proc/self/net/ipv6_route"];
 /// 1 in one of these files: the machine forwards packets.
 const FORWARDS: [&str; 2] = [
@@ -13,8 +13,8 @@ const FORWARDS: [&str; 2] = [
 const GATEWAY: u32 = 0x2;
 const REJECT: u32 = 0x200;
 
-/// True if this machine is a router, and routes lead beyond the networks of its links, but none of them over this
-/// interface.
+/// True if this machine is a router, and routes lead beyond the networks of its links, but none of
+/// them over this interface.
 pub(crate) fn is_behind(interface: &str) -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let forwards = FORWARDS.map(read).iter().any(|told| told.trim() == "1");

@@ -12,8 +12,8 @@ use mpquic_paths::Event;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
-/// A handle to a path of a connection. The handle keeps the connection open. The drop leaves the path unchanged;
-/// [`Self::close`] closes the path.
+/// A handle to a path of a connection. The handle keeps the connection open. The drop leaves the
+/// path unchanged; [`Self::close`] closes the path.
 ///
 /// # Examples
 ///
@@ -68,8 +68,8 @@ impl Path {
         Ok(self.open(&mut engine)?.status())
     }
 
-    /// Sets the status of the path: our scheduler follows the status, and the peer gets a request to follow the status
-    /// too.
+    /// Sets the status of the path: our scheduler follows the status, and the peer gets a request
+    /// to follow the status too.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl Path {
         self.connection.lock().core.path_stats(self.id)
     }
 
-    /// Size of the largest datagram that fits the path, in bytes; `None` if the path is closed or the peer accepts no
-    /// datagrams. The scheduler chooses the path of each datagram: see
+    /// Size of the largest datagram that fits the path, in bytes; `None` if the path is closed or
+    /// the peer accepts no datagrams. The scheduler chooses the path of each datagram: see
     /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.connection.lock().core.datagrams().max_size_on(self.id)
@@ -97,8 +97,8 @@ impl Path {
     ///
     /// # Errors
     ///
-    /// If the path is closed, or no other path is left: [`Connection::close`](crate::Connection::close) ends the
-    /// connection.
+    /// If the path is closed, or no other path is left:
+    /// [`Connection::close`](crate::Connection::close) ends the connection.
     pub fn close(&self) -> Result<(), ClosePathError> {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
     }

@@ -15,9 +15,9 @@ const CAPACITY: usize = 64;
 
 /// A subscription to the events of a connection's paths: a [`Stream`] of events.
 ///
-/// A listener more than 64 events behind misses the oldest events; [`Self::missed`] counts the missed events, and
-/// [`Connection::paths`] shows the current state. [`PathEvent::Discarded`] has the last counters of a path, and
-/// [`Connection::ended_path_stats`] shows them later.
+/// A listener more than 64 events behind misses the oldest events; [`Self::missed`] counts the
+/// missed events, and [`Connection::paths`] shows the current state. [`PathEvent::Discarded`] has
+/// the last counters of a path, and [`Connection::ended_path_stats`] shows them later.
 ///
 /// [`Connection::paths`]: crate::Connection::paths
 /// [`Connection::ended_path_stats`]: crate::Connection::ended_path_stats
@@ -154,7 +154,8 @@ mod tests {
         PathEvent::Established(mpquic_core::PathId(number))
     }
 
-    /// A listener that does not read keeps only the newest events, and learns the number of missing events.
+    /// A listener that does not read keeps only the newest events, and learns the number of missing
+    /// events.
     #[test]
     fn a_slow_listener_misses_the_oldest_and_is_told() {
         let mut listeners = Listeners::default();

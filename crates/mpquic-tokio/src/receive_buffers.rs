@@ -1,12 +1,12 @@
 //! [`ReceiveBuffers`]: the memory that a socket receives into.
 //!
-//! Each lane owns a slab of memory. A received message is split off the front of the slab, decrypted in place and
-//! handed out as `Bytes` slices. The lane reuses the slab after the drop of all slices. Short messages are copied to
-//! another slab, so that a few bytes neither use up a lane nor keep much memory. With enough slabs, receiving allocates
-//! no memory.
+//! Each lane owns a slab of memory. A received message is split off the front of the slab,
+//! decrypted in place and handed out as `Bytes` slices. The lane reuses the slab after the drop of
+//! all slices. Short messages are copied to another slab, so that a few bytes neither use up a lane
+//! nor keep much memory. With enough slabs, receiving allocates no memory.
 //!
-//! A single unread byte keeps a whole slab. So a connection counts in [`SlabsSeen`] the slabs of its messages, and
-//! copies data that has waited for too long.
+//! A single unread byte keeps a whole slab. So a connection counts in [`SlabsSeen`] the slabs of
+//! its messages, and copies data that has waited for too long.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -22,13 +22,14 @@ const MESSAGE: usize = 1 << 16;
 const LANE_SLAB: usize = 2 * MESSAGE;
 /// Size of a slab for short messages, in bytes.
 const SHORT_SLAB: usize = 1 << 16;
-/// Messages up to this length, in bytes, are copied: a copy costs less than the used part of a slab.
+/// Messages up to this length, in bytes, are copied: a copy costs less than the used part of a
+/// slab.
 const SHORT: usize = 4096;
 /// The most messages taken from the kernel in one call.
 const MAX_LANES: usize = 8;
-/// A connection copies waiting data after messages in this number of slabs, 1 to 2 MiB of full datagrams; data that the
-/// application reads earlier is never copied. So the connection keeps at most twice this number of slabs, and the slabs
-/// in use.
+/// A connection copies waiting data after messages in this number of slabs, 1 to 2 MiB of full
+/// datagrams; data that the application reads earlier is never copied. So the connection keeps at
+/// most twice this number of slabs, and the slabs in use.
 const SLABS_BETWEEN_COPIES: usize = 16;
 /// The most slabs kept for later while their slices are still in use.
 const MAX_RETIRED: usize = 64;
@@ -105,12 +106,12 @@ impl Slab {
     }
 }
 
-/// True if a call that leaves buffers empty has emptied the socket: `recvmmsg` of Linux. Other systems take one message
-/// in a call.
+/// True if a call that leaves buffers empty has emptied the socket: `recvmmsg` of Linux. Other
+/// systems take one message in a call.
 pub(crate) const DRAINS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Buffers for `recvmmsg`: one message per lane. Starts with a single lane, and adds a lane when a call fills all
-/// lanes.
+/// Buffers for `recvmmsg`: one message per lane. Starts with a single lane, and adds a lane when a
+/// call fills all lanes.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
     lanes: Vec<Slab>,
@@ -237,8 +238,8 @@ impl Retired {
     /// Returns a slab whose slices are all dropped.
     fn reclaim(&mut self) -> Option<BytesMut> {
         let (slabs, size) = (&mut self.slabs, self.size);
-        // The newest slabs are still in the cache, and the oldest slabs become free first. Slow readers may keep the
-        // slabs between them.
+        // The newest slabs are still in the cache, and the oldest slabs become free first. Slow
+        // readers may keep the slabs between them.
         let newest = (0..slabs.len()).rev().take(LOOK_AT);
         let oldest = 0..slabs.len().min(LOOK_AT);
         for index in newest.chain(oldest) {

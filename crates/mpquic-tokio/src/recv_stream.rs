@@ -144,8 +144,9 @@ impl RecvStream {
         }
     }
 
-    /// True if the application opened or accepted the stream before the end of the handshake. On a server, such data
-    /// may be a replay of an earlier connection: do only work that is safe to repeat.
+    /// True if the application opened or accepted the stream before the end of the handshake. On a
+    /// server, such data may be a replay of an earlier connection: do only work that is safe to
+    /// repeat.
     pub fn is_0rtt(&self) -> bool {
         self.is_0rtt
     }
@@ -155,8 +156,8 @@ impl RecvStream {
         self.id
     }
 
-    /// Reads the next bytes in order into `buf`, as many as available, and returns their number; `None` at the end.
-    /// Waits while no byte is available. Cancel-safe.
+    /// Reads the next bytes in order into `buf`, as many as available, and returns their number;
+    /// `None` at the end. Waits while no byte is available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -186,8 +187,9 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Reads the next piece of at most `max_length` bytes without a copy; `None` at the end. With `ordered` false,
-    /// pieces come in the order of arrival, and ordered reads are impossible from then on. Cancel-safe.
+    /// Reads the next piece of at most `max_length` bytes without a copy; `None` at the end. With
+    /// `ordered` false, pieces come in the order of arrival, and ordered reads are impossible from
+    /// then on. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -200,8 +202,8 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunk(cx, max_length, ordered)).await
     }
 
-    /// Fills `chunks` with the next pieces in order, without a copy, and returns their number; `None` at the end. Waits
-    /// only while no piece is available. Cancel-safe.
+    /// Fills `chunks` with the next pieces in order, without a copy, and returns their number;
+    /// `None` at the end. Waits only while no piece is available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -210,8 +212,8 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunks(cx, chunks)).await
     }
 
-    /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe. If the stream is too long, the
-    /// bytes are lost, and further reads fail: stop the stream, or drop it.
+    /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe. If the
+    /// stream is too long, the bytes are lost, and further reads fail: stop the stream, or drop it.
     ///
     /// # Errors
     ///
@@ -250,9 +252,9 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Waits until the peer resets the stream, and returns the peer's code. Returns `None` once no reset can come,
-    /// because all data has arrived or the application stopped the stream. Received data stays readable afterwards.
-    /// Cancel-safe.
+    /// Waits until the peer resets the stream, and returns the peer's code. Returns `None` once no
+    /// reset can come, because all data has arrived or the application stopped the stream. Received
+    /// data stays readable afterwards. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -311,8 +313,8 @@ impl RecvStream {
         Poll::Ready(Ok(result))
     }
 
-    /// Like [`Self::read_chunks`], for hand-written futures. Notices an end right behind the last piece at once: then
-    /// the next call does not lock the connection.
+    /// Like [`Self::read_chunks`], for hand-written futures. Notices an end right behind the last
+    /// piece at once: then the next call does not lock the connection.
     ///
     /// # Errors
     ///
@@ -367,7 +369,8 @@ impl RecvStream {
         })
     }
 
-    /// Calls `read` until the reader has enough, or no data is left. Ready after at least one piece.
+    /// Calls `read` until the reader has enough, or no data is left. Ready after at least one
+    /// piece.
     fn poll_pieces(
         &mut self,
         cx: &mut Context<'_>,
@@ -397,7 +400,8 @@ impl RecvStream {
                     break None;
                 }
                 Err(ReadStreamError::Reset(code)) if any => {
-                    // The connection reports a reset only once, so the reader returns the reset after the data.
+                    // The connection reports a reset only once, so the reader returns the reset
+                    // after the data.
                     self.end = Some(End::Reset(code));
                     break None;
                 }

@@ -14,17 +14,18 @@ use crate::socket_io::Io;
 
 /// An async runtime: it runs tasks, tells the time, and waits for timers and sockets.
 ///
-/// Endpoints run on [`TokioRuntime`] unless [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another
-/// runtime. On another runtime, no call needs tokio. Only
-/// [`EndpointBuilder::workers`](crate::EndpointBuilder::workers) and
-/// [`Endpoint::connect_to`](crate::Endpoint::connect_to) fail, with an error. Three things are slower. The driver
-/// checks network interfaces once a second, because the system reports no changes. No ICMP message ends a connection
-/// attempt early. And the [`DatagramSocket`] of [`Self::socket`] decides how many datagrams pass with a call.
+/// Endpoints run on [`TokioRuntime`] unless
+/// [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another runtime. On another
+/// runtime, no call needs tokio. Only [`EndpointBuilder::workers`](crate::EndpointBuilder::workers)
+/// and [`Endpoint::connect_to`](crate::Endpoint::connect_to) fail, with an error. Three things are
+/// slower. The driver checks network interfaces once a second, because the system reports no
+/// changes. No ICMP message ends a connection attempt early. And the [`DatagramSocket`] of
+/// [`Self::socket`] decides how many datagrams pass with a call.
 ///
 /// # Examples
 ///
-/// A runtime of the crates `async-io` and `async-executor`. Its sockets carry one datagram per call;
-/// with the crate `quinn-udp` they can carry many.
+/// A runtime of the crates `async-io` and `async-executor`. Its sockets carry one datagram per
+/// call; with the crate `quinn-udp` they can carry many.
 ///
 #[doc = concat!("```\n", include_str!("../tests/loopback/async_io_runtime.rs"))]
 ///
@@ -41,13 +42,13 @@ use crate::socket_io::Io;
 /// # }
 /// ```
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
-    /// Runs a task to its end, in parallel with the caller. The driver spawns a task for each socket, a task for each
-    /// connection, and a task that follows network interfaces.
+    /// Runs a task to its end, in parallel with the caller. The driver spawns a task for each
+    /// socket, a task for each connection, and a task that follows network interfaces.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// The current time, which never goes back. All deadlines that the application gives to the driver use this clock.
-    /// The driver reads the clock at least once for each batch of datagrams and each call of the application that may
-    /// send, so the call should be cheap.
+    /// The current time, which never goes back. All deadlines that the application gives to the
+    /// driver use this clock. The driver reads the clock at least once for each batch of datagrams
+    /// and each call of the application that may send, so the call should be cheap.
     fn now(&self) -> Instant;
 
     /// A timer that is ready at a time of [`Self::now`]'s clock; the time may have passed.
@@ -58,7 +59,8 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)) has bound the socket.
     ///
     /// By default, the call fails: the application then gives the endpoint only sockets for
-    /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket), which need no such call.
+    /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket), which need no
+    /// such call.
     ///
     /// # Errors
     ///
@@ -70,15 +72,16 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A timer of a [`Runtime`]: a future that is ready at its time. After the time, the driver polls the timer only after
-/// [`Self::reset`].
+/// A timer of a [`Runtime`]: a future that is ready at its time. After the time, the driver polls
+/// the timer only after [`Self::reset`].
 pub trait Timer: Future<Output = ()> + fmt::Debug + Send + Sync {
-    /// Sets another time, sooner or later. While the timer is not ready, the new time wakes the task that polled the
-    /// timer last, without a further poll.
+    /// Sets another time, sooner or later. While the timer is not ready, the new time wakes the
+    /// task that polled the timer last, without a further poll.
     fn reset(self: Pin<&mut Self>, at: Instant);
 }
 
-/// A socket that a [`Runtime`] has made: from an [`Arc`] of a [`DatagramSocket`], or by [`TokioRuntime`].
+/// A socket that a [`Runtime`] has made: from an [`Arc`] of a [`DatagramSocket`], or by
+/// [`TokioRuntime`].
 #[derive(Debug)]
 pub struct RuntimeSocket(pub(crate) Io);
 
@@ -88,8 +91,8 @@ impl<S: DatagramSocket> From<Arc<S>> for RuntimeSocket {
     }
 }
 
-/// The runtime tokio. Calls that spawn, bind or connect must happen within the runtime. The runtime needs I/O and time
-/// (`enable_all`). The time is tokio's, which tests can pause.
+/// The runtime tokio. Calls that spawn, bind or connect must happen within the runtime. The runtime
+/// needs I/O and time (`enable_all`). The time is tokio's, which tests can pause.
 ///
 /// # Examples
 ///

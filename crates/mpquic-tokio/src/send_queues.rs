@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 /// Shortest time between two requests to the kernel.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Requests may take up to 1/`SHARE` of the time. A request is not cheap: each answer lists every UDP socket of the
-/// machine.
+/// Requests may take up to 1/`SHARE` of the time. A request is not cheap: each answer lists every
+/// UDP socket of the machine.
 const SHARE: u32 = 50;
 /// The kernel's tables of UDP sockets in this thread's network namespace.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
 
-/// The send queues of UDP sockets as Linux lists them: the memory of packets between the call to the kernel and the
-/// wire, including the queueing discipline, the driver and the device. The memory exceeds the bytes of the packets, up
-/// to twice for small packets.
+/// The send queues of UDP sockets as Linux lists them: the memory of packets between the call to
+/// the kernel and the wire, including the queueing discipline, the driver and the device. The
+/// memory exceeds the bytes of the packets, up to twice for small packets.
 ///
 /// The list is read as text because the call for a single socket (`SIOCOUTQ`) needs `unsafe`.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ pub(crate) struct SendQueues {
 }
 
 impl SendQueues {
-    /// Asks the kernel again if the last answer is too old. Returns the time of the last answer; `None` on systems
-    /// without such a list.
+    /// Asks the kernel again if the last answer is too old. Returns the time of the last answer;
+    /// `None` on systems without such a list.
     pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
         let due = self
             .asked

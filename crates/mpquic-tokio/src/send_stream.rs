@@ -22,8 +22,8 @@ const MAX_COPY: usize = 256 << 10;
 
 /// The sending half of a stream.
 ///
-/// A drop finishes the stream, unless the application has finished or reset the stream: the written bytes still arrive
-/// while the connection lives.
+/// A drop finishes the stream, unless the application has finished or reset the stream: the written
+/// bytes still arrive while the connection lives.
 ///
 /// # Examples
 ///
@@ -123,8 +123,9 @@ impl SendStream {
         self.id
     }
 
-    /// Waits for room to write, and returns the number of bytes: for data that is costly to make or to hold early.
-    /// Other streams of the connection may use the send buffer up meanwhile. Cancel-safe.
+    /// Waits for room to write, and returns the number of bytes: for data that is costly to make or
+    /// to hold early. Other streams of the connection may use the send buffer up meanwhile.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -133,8 +134,8 @@ impl SendStream {
         poll_fn(|cx| self.poll_with(cx, |stream| Ok((stream.room()?, 0)))).await
     }
 
-    /// Writes as many bytes as send buffer and flow control allow, at least one, and returns their number. Waits while
-    /// the stream has no room. Cancel-safe.
+    /// Writes as many bytes as send buffer and flow control allow, at least one, and returns their
+    /// number. Waits while the stream has no room. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -165,8 +166,8 @@ impl SendStream {
         self.write_all_chunks(&mut [chunk]).await
     }
 
-    /// Writes as many chunks as send buffer and flow control allow, without a copy. Waits while the stream has no room.
-    /// A partly written chunk keeps its rest. Cancel-safe.
+    /// Writes as many chunks as send buffer and flow control allow, without a copy. Waits while the
+    /// stream has no room. A partly written chunk keeps its rest. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -208,8 +209,8 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        // A write copies in pieces: each piece holds the lock briefly, and the next bytes to send are still in the
-        // cache.
+        // A write copies in pieces: each piece holds the lock briefly, and the next bytes to send
+        // are still in the cache.
         let data = data.get(..MAX_COPY).unwrap_or(data);
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
@@ -233,9 +234,10 @@ impl SendStream {
         })
     }
 
-    /// Writes from the front of `buf` and advances `buf`, as far as send buffer and flow control allow, for
-    /// hand-written futures. Copies no piece that `buf` hands out as [`Bytes`]. Returns the number of bytes, at least
-    /// one unless `buf` is empty; with several pieces in `buf`, at most its first piece.
+    /// Writes from the front of `buf` and advances `buf`, as far as send buffer and flow control
+    /// allow, for hand-written futures. Copies no piece that `buf` hands out as [`Bytes`]. Returns
+    /// the number of bytes, at least one unless `buf` is empty; with several pieces in `buf`, at
+    /// most its first piece.
     ///
     /// # Errors
     ///
@@ -257,10 +259,11 @@ impl SendStream {
         })
     }
 
-    /// Copies from the front of `buf` and advances `buf`, as far as send buffer and flow control allow, for
-    /// hand-written futures. Takes all pieces of `buf` at once, short pieces too, and costs less than a
-    /// [`Self::poll_write`] for each piece. For pieces that `buf` can hand out as [`Bytes`], [`Self::poll_write_buf`]
-    /// is cheaper. Returns the number of bytes, at least one unless `buf` is empty.
+    /// Copies from the front of `buf` and advances `buf`, as far as send buffer and flow control
+    /// allow, for hand-written futures. Takes all pieces of `buf` at once, short pieces too, and
+    /// costs less than a [`Self::poll_write`] for each piece. For pieces that `buf` can hand out as
+    /// [`Bytes`], [`Self::poll_write_buf`] is cheaper. Returns the number of bytes, at least one
+    /// unless `buf` is empty.
     ///
     /// # Errors
     ///
@@ -325,8 +328,8 @@ impl SendStream {
         })
     }
 
-    /// Ends the stream after the bytes written so far, without waiting for the peer: see [`Self::stopped`]. For a stream
-    /// that the peer stopped, nothing is left to send.
+    /// Ends the stream after the bytes written so far, without waiting for the peer: see
+    /// [`Self::stopped`]. For a stream that the peer stopped, nothing is left to send.
     ///
     /// # Errors
     ///
@@ -353,8 +356,8 @@ impl SendStream {
         }
     }
 
-    /// Ends the stream with an error: unsent and lost bytes are never sent. For a stream that the peer stopped, nothing is
-    /// left to reset.
+    /// Ends the stream with an error: unsent and lost bytes are never sent. For a stream that the
+    /// peer stopped, nothing is left to reset.
     ///
     /// # Errors
     ///
@@ -376,13 +379,14 @@ impl SendStream {
         Ok(())
     }
 
-    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which the application must have
-    /// written. A further call can lower the size, but the first code stays. Not every peer supports such a reset
-    /// (draft-ietf-quic-reliable-stream-reset-11).
+    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which the
+    /// application must have written. A further call can lower the size, but the first code stays.
+    /// Not every peer supports such a reset (draft-ietf-quic-reliable-stream-reset-11).
     ///
     /// # Errors
     ///
-    /// If the peer does not support such a reset, the application wrote fewer bytes, or the stream is closed.
+    /// If the peer does not support such a reset, the application wrote fewer bytes, or the stream
+    /// is closed.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
@@ -403,9 +407,10 @@ impl SendStream {
         self.with_open(|mut stream| stream.set_priority(priority))
     }
 
-    /// Whether the stream takes turns with equally urgent streams; true by default. With `false`, the stream leaves in
-    /// order: after every such stream with a lower ID. Together the streams in order take one turn among the
-    /// interleaved streams. Data without use in parts arrives sooner on average in order (RFC 9218 section 4.2).
+    /// Whether the stream takes turns with equally urgent streams; true by default. With `false`,
+    /// the stream leaves in order: after every such stream with a lower ID. Together the streams in
+    /// order take one turn among the interleaved streams. Data without use in parts arrives sooner
+    /// on average in order (RFC 9218 section 4.2).
     ///
     /// # Errors
     ///
@@ -423,8 +428,9 @@ impl SendStream {
         self.with_open(|stream| stream.incremental())
     }
 
-    /// Announces the total length of the stream. Schedulers that consider sizes then know the length before
-    /// [`Self::finish`]. The announcement stays local, and a wrong number costs speed at most.
+    /// Announces the total length of the stream. Schedulers that consider sizes then know the
+    /// length before [`Self::finish`]. The announcement stays local, and a wrong number costs speed
+    /// at most.
     ///
     /// # Errors
     ///
@@ -442,8 +448,9 @@ impl SendStream {
         self.with_open(|stream| stream.priority())
     }
 
-    /// Binds the stream to a path: its later bytes travel only there, even on a backup path. The stream waits while its
-    /// path is suspect and another path works. `None`, or the end of the path, gives the choice back to the scheduler.
+    /// Binds the stream to a path: its later bytes travel only there, even on a backup path. The
+    /// stream waits while its path is suspect and another path works. `None`, or the end of the
+    /// path, gives the choice back to the scheduler.
     ///
     /// # Errors
     ///
@@ -460,10 +467,10 @@ impl SendStream {
             .unwrap_or(Err(BindStreamError::ClosedStream))
     }
 
-    /// Sends all later bytes a second time, on the fastest other path that may carry data, as far as
-    /// [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy) allows. The reader then does not
-    /// notice a failure or loss on one of the two paths. [`ConnectionStats`](crate::ConnectionStats) counts copies sent
-    /// and refused.
+    /// Sends all later bytes a second time, on the fastest other path that may carry data, as far
+    /// as [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy) allows. The
+    /// reader then does not notice a failure or loss on one of the two paths.
+    /// [`ConnectionStats`](crate::ConnectionStats) counts copies sent and refused.
     ///
     /// # Errors
     ///
@@ -476,11 +483,12 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// From `deadline` on, no byte of the stream leaves. If data is missing then (the stream is not finished, or bytes
-    /// wait) or gets lost later, the stream is reset with `error_code`. After the reset, writes fail with
-    /// [`WriteError::ClosedStream`], [`Self::stopped`] with [`StoppedError::Expired`], and
-    /// [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts the stream. A later call
-    /// replaces the deadline.
+    /// From `deadline` on, no byte of the stream leaves. If data is missing then (the stream is not
+    /// finished, or bytes wait) or gets lost later, the stream is reset with `error_code`. After
+    /// the reset, writes fail with [`WriteError::ClosedStream`], [`Self::stopped`] with
+    /// [`StoppedError::Expired`], and
+    /// [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts the
+    /// stream. A later call replaces the deadline.
     ///
     /// # Errors
     ///
@@ -513,8 +521,8 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// Changes how the connection sends the stream; `None` if the server rejected its 0-RTT, or the connection is
-    /// broken.
+    /// Changes how the connection sends the stream; `None` if the server rejected its 0-RTT, or the
+    /// connection is broken.
     fn choose<T>(&self, change: impl FnOnce(&mut mpquic_core::Connection) -> T) -> Option<T> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
@@ -538,13 +546,14 @@ impl SendStream {
         act(engine.core.send_stream(self.id))
     }
 
-    /// Waits until the peer asks us to stop sending, and returns the peer's code. Returns `None` once the peer has
-    /// acknowledged every byte of a finished stream, or the reset of a reset stream. Cancel-safe.
+    /// Waits until the peer asks us to stop sending, and returns the peer's code. Returns `None`
+    /// once the peer has acknowledged every byte of a finished stream, or the reset of a reset
+    /// stream. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended before, the server rejected the stream together with 0-RTT, or the deadline resets the
-    /// stream meanwhile.
+    /// If the connection ended before, the server rejected the stream together with 0-RTT, or the
+    /// deadline resets the stream meanwhile.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
             if let Some(code) = self.stop.get() {
@@ -560,8 +569,8 @@ impl SendStream {
     }
 }
 
-/// Writes to a stream, opened as 0-RTT or not, once the stream has room. `write` returns its result and the number of
-/// written bytes.
+/// Writes to a stream, opened as 0-RTT or not, once the stream has room. `write` returns its result
+/// and the number of written bytes.
 pub(crate) fn poll_write_with<T>(
     connection: &ConnectionRef,
     id: StreamId,
@@ -595,7 +604,8 @@ pub(crate) fn poll_write_with<T>(
     }
 }
 
-/// Whether the peer asked us to stop sending a stream, opened as 0-RTT or not, or has all its bytes.
+/// Whether the peer asked us to stop sending a stream, opened as 0-RTT or not, or has all its
+/// bytes.
 pub(crate) fn poll_stopped(
     connection: &ConnectionRef,
     id: StreamId,

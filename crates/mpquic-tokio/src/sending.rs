@@ -15,21 +15,24 @@ use smallvec::SmallVec;
 use crate::socket::{Sent, Socket};
 use crate::sockets::Sockets;
 
-/// Largest payload of a UDP datagram over IPv4, which also limits a train of datagrams for a single call to the kernel.
+/// Largest payload of a UDP datagram over IPv4, which also limits a train of datagrams for a single
+/// call to the kernel.
 const MAX_TRAIN: usize = 65_507;
 /// The most trains before the connection's lock is free for other tasks.
 const MAX_TRAINS: usize = 16;
-/// A batch of trains leaves at this number of bytes. With several short trains in a batch, kernel and driver alternate
-/// less often in the CPU's caches, and the receiver finds more work at each wake-up.
+/// A batch of trains leaves at this number of bytes. With several short trains in a batch, kernel
+/// and driver alternate less often in the CPU's caches, and the receiver finds more work at each
+/// wake-up.
 const MAX_BATCH: usize = 1 << 17;
-/// The most trains that wait for a socket with a full buffer. Further trains are lost, as in a full queue of the
-/// network.
+/// The most trains that wait for a socket with a full buffer. Further trains are lost, as in a full
+/// queue of the network.
 const MAX_UNSENT: usize = 8;
 /// How long a path rests after the kernel had no route for the path.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Memory for trains, shared by the connections of a thread so that idle connections need no memory.
+    /// Memory for trains, shared by the connections of a thread so that idle connections need no
+    /// memory.
     static BATCH: Cell<Batch> = const { Cell::new(Batch::new()) };
 }
 
@@ -40,7 +43,8 @@ pub(crate) struct Sending {
     unsent: VecDeque<Unsent>,
     /// Paths without a route in the kernel, and the times of their next try.
     unreachable: Vec<(PathId, Instant)>,
-    /// The age of the scheduler's information about send queues: the time at which the kernel gave the information.
+    /// The age of the scheduler's information about send queues: the time at which the kernel gave
+    /// the information.
     queues_told: Option<Instant>,
     /// The result of [`header_of`] for the first datagram.
     first_header: SmallVec<[u8; 32]>,
@@ -71,8 +75,8 @@ impl Batch {
         }
     }
 
-    /// Starts anew with the trains of `poll`, until `poll` has no train, the bytes are enough, or `left`, the number of
-    /// trains, is used up.
+    /// Starts anew with the trains of `poll`, until `poll` has no train, the bytes are enough, or
+    /// `left`, the number of trains, is used up.
     fn build(
         &mut self,
         left: &mut usize,
@@ -125,8 +129,8 @@ struct Unsent {
 }
 
 impl Sending {
-    /// The sending of a connection with this transport configuration. A train has as many datagrams of the largest size
-    /// as a single call to the kernel can take.
+    /// The sending of a connection with this transport configuration. A train has as many datagrams
+    /// of the largest size as a single call to the kernel can take.
     pub(crate) fn new(transport: &TransportConfig) -> Self {
         Self {
             max_datagrams: (MAX_TRAIN / usize::from(transport.max_mtu)).max(1),
@@ -137,8 +141,8 @@ impl Sending {
         }
     }
 
-    /// True if `datagram` begins with the version and connection ID of the connection's first datagram. A client's
-    /// first connection ID is random, so nobody else can name the ID.
+    /// True if `datagram` begins with the version and connection ID of the connection's first
+    /// datagram. A client's first connection ID is random, so nobody else can name the ID.
     pub(crate) fn has_sent(&self, datagram: &[u8]) -> bool {
         !self.first_header.is_empty() && header_of(datagram) == &self.first_header[..]
     }
@@ -245,7 +249,8 @@ impl Sending {
         sockets.map(|socket| (socket.local(), socket))
     }
 
-    /// Tells the scheduler the queue behind each path's socket, after new information of the kernel.
+    /// Tells the scheduler the queue behind each path's socket, after new information of the
+    /// kernel.
     fn tell_queues(&mut self, core: &mut Connection, sockets: &Sockets, now: Instant) {
         let mut queues = sockets.send_queues();
         let asked = queues.refresh(now);
@@ -274,8 +279,8 @@ impl Sending {
         }
     }
 
-    /// The kernel has no route for a path: the path's data moves to other paths at once instead of after a probe
-    /// timeout.
+    /// The kernel has no route for a path: the path's data moves to other paths at once instead of
+    /// after a probe timeout.
     fn on_unreachable(&mut self, core: &mut Connection, path: PathId, now: Instant) {
         let is_known = self.unreachable.iter().any(|(id, _)| *id == path);
         if !is_known && core.set_path_usable(now, path, false).is_ok() {

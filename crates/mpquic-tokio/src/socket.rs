@@ -29,7 +29,8 @@ pub(crate) struct Socket {
     place: Local,
     /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
     is_backup: OnceLock<bool>,
-    /// Counts bytes on the wire, if the application wants them counted. Set once the endpoint has the socket.
+    /// Counts bytes on the wire, if the application wants them counted. Set once the endpoint has
+    /// the socket.
     counter: OnceLock<Arc<Counter>>,
     closed: Notify,
 }
@@ -85,15 +86,16 @@ impl Socket {
         if let Some(name) = interface
             && let Err(error) = bind_to_interface(&socket, local, name)
         {
-            // Older kernels of Linux require a privilege for this. Without it, only the address is bound.
+            // Older kernels of Linux require a privilege for this. Without it, only the address is
+            // bound.
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
         socket.bind(&local.into())?;
         Self::from_std(runtime, socket.into(), interface)
     }
 
-    /// Binds to an address beside `all` others, and lets further sockets of this process share it if that
-    /// is asked for.
+    /// Binds to an address beside `all` others, and lets further sockets of this process share it
+    /// if that is asked for.
     pub(crate) fn bind_beside(
         runtime: &dyn Runtime,
         local: SocketAddr,
@@ -110,8 +112,8 @@ impl Socket {
         Self::from_std(runtime, socket, None)
     }
 
-    /// Binds to the local address of a path beside the sockets of the same address, and gets datagrams of the path's
-    /// peer only.
+    /// Binds to the local address of a path beside the sockets of the same address, and gets
+    /// datagrams of the path's peer only.
     pub(crate) fn connected(
         runtime: &dyn Runtime,
         path: FourTuple,
@@ -392,8 +394,8 @@ pub(crate) fn bind_shared(
     Ok(socket.into())
 }
 
-/// Binds to an address that connected sockets of a predecessor may still have, but no other listener. While the socket
-/// is open, no further listener gets the address.
+/// Binds to an address that connected sockets of a predecessor may still have, but no other
+/// listener. While the socket is open, no further listener gets the address.
 fn bind_behind(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
     let bound = socket.bind(&local.into());
     #[cfg(target_os = "linux")]

@@ -38,8 +38,9 @@ impl Io {
         }
     }
 
-    /// Lets other sockets of the same user be bound to the address, or no longer. Only Linux sends a datagram over a
-    /// connected socket to the address that the caller names, so the others do without.
+    /// Lets other sockets of the same user be bound to the address, or no longer. Only Linux sends
+    /// a datagram over a connected socket to the address that the caller names, so the others do
+    /// without.
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "it is for Linux"))]
     pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
         match self {

@@ -1,4 +1,5 @@
-//! The task of a socket takes a batch of datagrams from the kernel, routes the datagrams, and runs their connections.
+//! The task of a socket takes a batch of datagrams from the kernel, routes the datagrams, and runs
+//! their connections.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,22 +17,24 @@ use crate::error_queue::Unreachable;
 use crate::receive_buffers::{DRAINS, ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
-/// After this number of failed calls in a row, the task rests. A row of failures has a cause outside the network, for
-/// example a missing device, and without a rest the runtime would call again at once. (Some systems turn each ICMP
-/// message into an error, and datagrams wait behind the errors.)
+/// After this number of failed calls in a row, the task rests. A row of failures has a cause
+/// outside the network, for example a missing device, and without a rest the runtime would call
+/// again at once. (Some systems turn each ICMP message into an error, and datagrams wait behind the
+/// errors.)
 const MAX_FAILURES: u32 = 100;
 /// How long the task rests.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Number of ICMP messages passed on in each interval. Each message causes a search of all connections, and anybody can
-/// send ICMP messages.
+/// Number of ICMP messages passed on in each interval. Each message causes a search of all
+/// connections, and anybody can send ICMP messages.
 const MAX_ERRORS: usize = 16;
 const ERROR_INTERVAL: Duration = Duration::from_millis(10);
-/// After this number of bytes or batches, applications read before the task receives further datagrams: the data is
-/// still in the cache then, and limited buffers, such as the buffer of DATAGRAMs, do not overflow.
+/// After this number of bytes or batches, applications read before the task receives further
+/// datagrams: the data is still in the cache then, and limited buffers, such as the buffer of
+/// DATAGRAMs, do not overflow.
 const ENOUGH: usize = 1 << 16;
 const MAX_BATCHES: usize = 4;
-/// After this number of bytes or connections, or this time, connections answer even if the socket has more datagrams.
-/// The time is far below the delay of acknowledgements that peers expect.
+/// After this number of bytes or connections, or this time, connections answer even if the socket
+/// has more datagrams. The time is far below the delay of acknowledgements that peers expect.
 const MAX_UNANSWERED: usize = 1 << 17;
 const MAX_UNANSWERED_CONNECTIONS: usize = 32;
 const MAX_UNANSWERED_TIME: Duration = Duration::from_millis(1);
@@ -53,8 +56,8 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
                 return;
             },
         }
-        // Connections contain their own panics. The catch here covers other code, such as the application's generator
-        // of connection IDs: the task must keep reading the socket.
+        // Connections contain their own panics. The catch here covers other code, such as the
+        // application's generator of connection IDs: the task must keep reading the socket.
         let run = || {
             reader.take_errors(&socket);
             reader.run(&socket)
@@ -162,8 +165,8 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// A batch of datagrams: runs of consecutive datagrams for the same connection, and answers to datagrams without a
-/// connection.
+/// A batch of datagrams: runs of consecutive datagrams for the same connection, and answers to
+/// datagrams without a connection.
 #[derive(Default)]
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
@@ -229,7 +232,8 @@ impl<'a> Reader<'a> {
         self.errors_left = self.errors_left.saturating_sub(errors.len());
     }
 
-    /// Notes whether datagrams wait. Attempts get their turn once the socket is empty, or after enough batches.
+    /// Notes whether datagrams wait. Attempts get their turn once the socket is empty, or after
+    /// enough batches.
     fn set_unread(&mut self, is_unread: bool) {
         let was_unread = std::mem::replace(&mut self.is_unread, is_unread);
         if !was_unread && !is_unread {
@@ -242,9 +246,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the socket until the socket is empty or enough has arrived, and gives the datagrams to their connections.
-    /// The connections answer at the end, so that a single acknowledgement covers many packets. Fails if the socket
-    /// cannot be read.
+    /// Reads the socket until the socket is empty or enough has arrived, and gives the datagrams to
+    /// their connections. The connections answer at the end, so that a single acknowledgement
+    /// covers many packets. Fails if the socket cannot be read.
     fn run(&mut self, socket: &Socket) -> io::Result<Left> {
         let mut received = 0;
         let mut left = Left::Maybe;
@@ -294,8 +298,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a batch from the socket and gives the datagrams to their connections. Returns the number of messages and
-    /// bytes.
+    /// Takes a batch from the socket and gives the datagrams to their connections. Returns the
+    /// number of messages and bytes.
     fn receive(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;

@@ -32,8 +32,8 @@ pub(crate) struct Sockets {
     send_queues: Mutex<SendQueues>,
 }
 
-/// A removed socket. The socket stays open until the drop of the `Leaving`, for connections whose paths cannot leave
-/// the socket yet.
+/// A removed socket. The socket stays open until the drop of the `Leaving`, for connections whose
+/// paths cannot leave the socket yet.
 #[derive(Debug)]
 pub(crate) struct Leaving(Arc<Socket>);
 
@@ -110,8 +110,9 @@ impl Sockets {
         open.push(socket);
     }
 
-    /// Makes all sockets, current and future, report ICMP messages. A server without connections as a client does not
-    /// ask for reports: its clients come to the server, and each message costs a search.
+    /// Makes all sockets, current and future, report ICMP messages. A server without connections as
+    /// a client does not ask for reports: its clients come to the server, and each message costs a
+    /// search.
     pub(crate) fn watch_errors(&self) {
         if !self.watches_errors.load(Ordering::Relaxed) {
             let open = self.open.write().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +160,8 @@ impl Sockets {
         addresses.find(|local| local.ip() == ip)
     }
 
-    /// Removes and returns the sockets for which `matches` is true. Each socket closes with its last owner.
+    /// Removes and returns the sockets for which `matches` is true. Each socket closes with its
+    /// last owner.
     pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Leaving>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let removed = open.extract_if(.., |socket| matches(socket));
@@ -178,7 +180,8 @@ impl Sockets {
         leaving.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The socket for a path that begins at `local`; a removed socket if no open socket has the address.
+    /// The socket for a path that begins at `local`; a removed socket if no open socket has the
+    /// address.
     pub(crate) fn sender(&self, local: SocketAddr) -> Option<Arc<Socket>> {
         self.owner(local).or_else(|| {
             let mut leaving = self.leaving().into_iter();

@@ -59,8 +59,8 @@ pub(crate) fn bind(
 }
 
 /// The pairs of local address and server address to try, the most promising first; a single pair if
-/// the configuration wants no more. Where an interface has several addresses, those that do not come first for
-/// a server are tried last, unless something came back to them before.
+/// the configuration wants no more. Where an interface has several addresses, those that do not
+/// come first for a server are tried last, unless something came back to them before.
 pub(crate) fn ways(
     endpoint: &SharedEndpoint,
     config: &ClientConfig,
@@ -71,7 +71,8 @@ pub(crate) fn ways(
         |place: &&Local| !config.automatic_paths || config.path_manager.may_start(place);
     let places: Vec<_> = places.iter().filter(may_start).cloned().collect();
     let mut ways = address_pairs(&places, remotes);
-    // The preferred address comes first, even where a socket of the other IP version was bound before.
+    // The preferred address comes first, even where a socket of the other IP version was bound
+    // before.
     let is_preferred = |way: &FourTuple| Some(&way.remote) == remotes.first();
     if let Some(first) = ways.iter().position(is_preferred) {
         ways[..=first].rotate_right(1);

@@ -8,11 +8,12 @@ use crate::connection::Connection;
 use crate::connection_ref::ConnectionRef;
 use crate::send_stream::{StoppedError, WriteError, poll_stopped, poll_write_with};
 
-/// Watches the sending half of a stream whose [`SendStream`](crate::SendStream) is elsewhere: for example in a library
-/// that took the connection and reports only the IDs of its streams.
+/// Watches the sending half of a stream whose [`SendStream`](crate::SendStream) is elsewhere: for
+/// example in a library that took the connection and reports only the IDs of its streams.
 ///
-/// A stream wakes a single task that waits to write, and a single task that waits for [`Self::stopped`]: among several
-/// tasks, the last to poll. A watch keeps the connection open. The drop of a watch leaves the stream alone.
+/// A stream wakes a single task that waits to write, and a single task that waits for
+/// [`Self::stopped`]: among several tasks, the last to poll. A watch keeps the connection open. The
+/// drop of a watch leaves the stream alone.
 #[derive(Debug, Clone)]
 pub struct StreamWatch {
     connection: ConnectionRef,
@@ -49,8 +50,9 @@ impl StreamWatch {
         .await
     }
 
-    /// Like [`SendStream::stopped`](crate::SendStream::stopped), also after the drop of the stream's handle: but `None`,
-    /// if both the stream and the handle were gone before the first call. Cancel-safe.
+    /// Like [`SendStream::stopped`](crate::SendStream::stopped), also after the drop of the
+    /// stream's handle: but `None`, if both the stream and the handle were gone before the first
+    /// call. Cancel-safe.
     ///
     /// # Errors
     ///

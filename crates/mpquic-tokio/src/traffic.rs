@@ -30,11 +30,12 @@ impl Traffic {
     }
 }
 
-/// Counts the bytes that the sockets of endpoints send and receive: UDP payloads with their headers of UDP and IP,
-/// of all packets, whatever connection they belong to. Headers of links (Ethernet, PPP) do not count.
+/// Counts the bytes that the sockets of endpoints send and receive: UDP payloads with their headers
+/// of UDP and IP, of all packets, whatever connection they belong to. Headers of links (Ethernet,
+/// PPP) do not count.
 ///
-/// Clones count together, and one meter may count for several endpoints, one after the other or at once
-/// ([`EndpointBuilder::traffic_meter`](crate::EndpointBuilder::traffic_meter)).
+/// Clones count together, and one meter may count for several endpoints, one after the other or at
+/// once ([`EndpointBuilder::traffic_meter`](crate::EndpointBuilder::traffic_meter)).
 #[derive(Debug, Clone, Default)]
 pub struct TrafficMeter(Arc<Mutex<Counters>>);
 

@@ -1,8 +1,8 @@
 //! [`WorkerSocket`]: the socket of a worker. Several such sockets share an address, and each belongs to a worker.
 //!
-//! The last byte of a connection ID names the worker of the connection. On Linux the kernel picks the socket by this
-//! byte. If a datagram still reaches the socket of another worker, or on other systems, the receiving worker hands the
-//! datagram over.
+//! The last byte of a connection ID names the worker of the connection. On Linux the kernel picks
+//! the socket by this byte. If a datagram still reaches the socket of another worker, or on other
+//! systems, the receiving worker hands the datagram over.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
@@ -15,12 +15,13 @@ use tokio::sync::Notify;
 
 use crate::kernel_socket::KernelSocket;
 
-/// Bytes that may wait for a worker, including the record of each datagram. Further datagrams are lost, as in a
-/// socket's buffer.
+/// Bytes that may wait for a worker, including the record of each datagram. Further datagrams are
+/// lost, as in a socket's buffer.
 const MAX_WAITING: usize = 8 << 20;
 /// Set in the first byte of packets with a long header (RFC 8999 section 5.1).
 const LONG: u8 = 0x80;
-/// The place of a length in a long header: the length of the destination connection ID, which follows.
+/// The place of a length in a long header: the length of the destination connection ID, which
+/// follows.
 const LENGTH_AT: usize = 5;
 
 /// The worker of the connection with this connection ID, among `workers` workers.
@@ -131,8 +132,8 @@ impl Group {
         }
     }
 
-    /// The worker of a datagram. `None` if any worker will do, because the datagram begins a connection or its worker
-    /// is gone.
+    /// The worker of a datagram. `None` if any worker will do, because the datagram begins a
+    /// connection or its worker is gone.
     fn worker_for(&self, datagram: &[u8]) -> Option<usize> {
         let first = datagram.first()?;
         let begin = match first & LONG {
@@ -146,8 +147,8 @@ impl Group {
         (!is_gone).then_some(worker)
     }
 
-    /// Makes the kernel give each socket the datagrams of its worker. The sockets must be bound in the order of the
-    /// workers.
+    /// Makes the kernel give each socket the datagrams of its worker. The sockets must be bound in
+    /// the order of the workers.
     #[cfg(target_os = "linux")]
     pub(crate) fn steer(&self, one: &UdpSocket) -> io::Result<()> {
         use nix::libc::{
@@ -162,8 +163,8 @@ impl Group {
         };
         let step = |code: u32, k: u32| test(code, k, [0, 0]);
         let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32);
-        // The program does the work of `worker_for`. A number without a socket makes the kernel choose by the
-        // addresses.
+        // The program does the work of `worker_for`. A number without a socket makes the kernel
+        // choose by the addresses.
         let mut program = [
             byte(0),
             test(BPF_JMP | BPF_JSET | BPF_K, LONG.into(), [2, 0]),
@@ -185,8 +186,8 @@ impl Group {
     }
 }
 
-/// A worker's place in a group. After the drop, other workers keep the datagrams of this worker: a datagram with a
-/// connection ID of a client's making may begin a connection.
+/// A worker's place in a group. After the drop, other workers keep the datagrams of this worker: a
+/// datagram with a connection ID of a client's making may begin a connection.
 #[derive(Debug)]
 pub(crate) struct Place {
     group: Arc<Group>,
@@ -209,7 +210,8 @@ impl Drop for Place {
     }
 }
 
-/// A socket of the kernel, and the queue of datagrams that other sockets of the address received for its worker.
+/// A socket of the kernel, and the queue of datagrams that other sockets of the address received
+/// for its worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSocket {
     pub(crate) kernel: KernelSocket,
@@ -233,8 +235,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Fills buffers with received datagrams and returns the number of buffers. An empty buffer held datagrams of other
-    /// workers.
+    /// Fills buffers with received datagrams and returns the number of buffers. An empty buffer
+    /// held datagrams of other workers.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -259,8 +261,9 @@ impl WorkerSocket {
         }
     }
 
-    /// Moves datagrams of other workers from a buffer to their queues. A buffer with foreign datagrams goes to the
-    /// queues as a whole, with this worker's own datagrams, so that each flow keeps its order.
+    /// Moves datagrams of other workers from a buffer to their queues. A buffer with foreign
+    /// datagrams goes to the queues as a whole, with this worker's own datagrams, so that each flow
+    /// keeps its order.
     fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
         let contents = buffer.get(..meta.len).unwrap_or_default();
         let datagrams = || contents.chunks(meta.stride.max(1));
@@ -378,7 +381,8 @@ mod tests {
         Ok(())
     }
 
-    /// Other workers keep the datagrams of a vanished worker, and no datagram waits for the vanished worker.
+    /// Other workers keep the datagrams of a vanished worker, and no datagram waits for the
+    /// vanished worker.
     #[tokio::test]
     async fn no_datagram_waits_for_a_vanished_worker() -> io::Result<()> {
         let (mut sockets, address) = workers(false)?;
@@ -422,7 +426,8 @@ mod tests {
             let is_own = |it: &Vec<u8>| socket.place.group.worker_for(it) == Some(worker);
             assert!(got.iter().all(is_own), "worker {worker}");
         }
-        // Datagrams that begin a connection go by addresses, every datagram of one client to the same socket.
+        // Datagrams that begin a connection go by addresses, every datagram of one client to the
+        // same socket.
         for byte in 0..12 {
             client.send_to(&long(&[byte; LENGTH + 1]), address)?;
         }
@@ -453,7 +458,8 @@ mod tests {
         Ok(())
     }
 
-    /// Datagrams keep their order, even in a queue that never runs empty, where datagrams cross the ring's end.
+    /// Datagrams keep their order, even in a queue that never runs empty, where datagrams cross the
+    /// ring's end.
     #[test]
     fn waiting_datagrams_stay_whole() {
         let waiting = Waiting::default();

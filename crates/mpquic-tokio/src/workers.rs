@@ -17,8 +17,8 @@ use crate::worker_socket::{Group, Place, worker_of};
 
 /// The most workers: a byte of the connection ID names the worker.
 const MAX_WORKERS: usize = 128;
-/// Attempts to draw a connection ID for a worker. With 128 workers, all attempts miss a worker with probability 10^-14,
-/// so a generator without a hit never makes an ID of the worker.
+/// Attempts to draw a connection ID for a worker. With 128 workers, all attempts miss a worker with
+/// probability 10^-14, so a generator without a hit never makes an ID of the worker.
 const ATTEMPTS: usize = 4096;
 
 /// A part of a server, for one thread: [`EndpointBuilder::workers`] makes workers.
@@ -33,22 +33,24 @@ pub struct Worker {
 }
 
 impl EndpointBuilder {
-    /// Binds the sockets of a server with `count` workers, 1 to 128. Each worker has a socket for each address of
-    /// [`Self::bind`], and becomes an endpoint of its own ([`Worker::start`]), best in a single-threaded runtime:
-    /// workers share no state that makes a worker wait. All workers use one server configuration with its tokens and
-    /// TLS sessions. Each worker has a part of [`Self::memory_limit`]; other limits count for each worker.
+    /// Binds the sockets of a server with `count` workers, 1 to 128. Each worker has a socket for
+    /// each address of [`Self::bind`], and becomes an endpoint of its own ([`Worker::start`]), best
+    /// in a single-threaded runtime: workers share no state that makes a worker wait. All workers
+    /// use one server configuration with its tokens and TLS sessions. Each worker has a part of
+    /// [`Self::memory_limit`]; other limits count for each worker.
     ///
-    /// A connection stays with its worker, which its connection IDs name. The server draws connection IDs until an ID
-    /// names the worker. So a generator of your own must vary the last byte, and makes on average as many IDs for each
-    /// used ID as the server has workers. On Linux the kernel gives datagrams to the right socket; on other systems
-    /// workers hand over datagrams of other workers. After the drop of a worker or its endpoint, other workers take new
+    /// A connection stays with its worker, which its connection IDs name. The server draws
+    /// connection IDs until an ID names the worker. So a generator of your own must vary the last
+    /// byte, and makes on average as many IDs for each used ID as the server has workers. On Linux
+    /// the kernel gives datagrams to the right socket; on other systems workers hand over datagrams
+    /// of other workers. After the drop of a worker or its endpoint, other workers take new
     /// connections. Workers are servers: build another endpoint for connections as a client.
     ///
     /// # Errors
     ///
-    /// Errors of [`Self::build`]. Also [`InvalidInput`](io::ErrorKind::InvalidInput) without a server or an address,
-    /// with other sockets or roles that workers cannot have, or for a generator without a connection ID for one of the
-    /// workers.
+    /// Errors of [`Self::build`]. Also [`InvalidInput`](io::ErrorKind::InvalidInput) without a
+    /// server or an address, with other sockets or roles that workers cannot have, or for a
+    /// generator without a connection ID for one of the workers.
     ///
     /// # Examples
     ///
@@ -133,8 +135,8 @@ impl Worker {
         sockets.map(|(socket, _)| socket.local_addr()).collect()
     }
 
-    /// Begins to read from the worker's sockets. Must be called within the tokio runtime that is to run this worker's
-    /// connections.
+    /// Begins to read from the worker's sockets. Must be called within the tokio runtime that is to
+    /// run this worker's connections.
     ///
     /// # Errors
     ///
@@ -180,14 +182,14 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
     ids.map_err(refused)
 }
 
-/// Draws until a connection ID belongs to the worker. Without a hit, gives an empty ID: the endpoint never uses an
-/// empty ID, because of the wrong length.
+/// Draws until a connection ID belongs to the worker. Without a hit, gives an empty ID: the
+/// endpoint never uses an empty ID, because of the wrong length.
 struct Own {
     made: Box<dyn ConnectionIdGenerator>,
     number: usize,
     count: usize,
-    /// The number of draws for the next ID. After a failure, a single draw until the next hit: the endpoint asks
-    /// several times for a connection ID.
+    /// The number of draws for the next ID. After a failure, a single draw until the next hit: the
+    /// endpoint asks several times for a connection ID.
     attempts: usize,
 }
 
@@ -215,7 +217,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes IDs with 1 in the last byte for the draws with these numbers, and with 0 for other draws.
+    /// Makes IDs with 1 in the last byte for the draws with these numbers, and with 0 for other
+    /// draws.
     struct Rare(Arc<AtomicUsize>, &'static [usize]);
 
     impl ConnectionIdGenerator for Rare {
@@ -254,7 +257,8 @@ mod tests {
         Ok(())
     }
 
-    /// A worker issues no connection ID of another worker, and does not look for its own ID for ever.
+    /// A worker issues no connection ID of another worker, and does not look for its own ID for
+    /// ever.
     #[test]
     fn no_connection_id_is_of_another_worker() -> io::Result<()> {
         let draws = Arc::new(AtomicUsize::new(0));

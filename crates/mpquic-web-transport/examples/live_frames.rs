@@ -1,12 +1,13 @@
-//! Live frames, published and subscribed to by code that knows of no paths: it is written for the crate
-//! `web-transport-trait`, as media over QUIC is. The publisher's first link goes away in mid-broadcast.
+//! Live frames, published and subscribed to by code that knows of no paths: it is written for the
+//! crate `web-transport-trait`, as media over QUIC is. The publisher's first link goes away in
+//! mid-broadcast.
 //!
 //! ```text
 //! cargo run -p mpquic-web-transport --example live_frames
 //! ```
 //!
-//! The network is in memory, and the clock is tokio's, paused. `live_media` of `mpquic-tokio` shows what deadlines and
-//! copies do on links that lose packets.
+//! The network is in memory, and the clock is tokio's, paused. `live_media` of `mpquic-tokio` shows
+//! what deadlines and copies do on links that lose packets.
 
 use std::error::Error;
 use std::time::Duration;
@@ -34,8 +35,8 @@ const DELAY: Duration = Duration::from_millis(15);
 /// The code of a subscriber that wants something else.
 const NO_SUCH_TRACK: u32 = 404;
 
-/// Sends each frame on a stream of its own when it is made, to whoever asks for the track. A newer frame goes first: an old
-/// one makes no other late.
+/// Sends each frame on a stream of its own when it is made, to whoever asks for the track. A newer
+/// frame goes first: an old one makes no other late.
 async fn publish<S: AnySession>(session: S, frames: u32) -> Result<(), Failure> {
     let (mut answer, mut asked) = session.accept_bi().await?;
     if asked.read_all().await? != TRACK.as_bytes() {
@@ -156,7 +157,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each link has carried frames, and the end of the first has made none later than a probe of the path needs.
+/// Each link has carried frames, and the end of the first has made none later than a probe of the
+/// path needs.
 #[tokio::test(start_paused = true)]
 async fn frames_arrive_when_a_link_goes_away() -> Result<(), Failure> {
     let seen = broadcast().await?;

@@ -1,8 +1,10 @@
-//! Connections of [`mpquic_tokio`] as sessions of the crate [`web_transport_trait`]. Protocols written for
-//! any transport with streams and datagrams, such as media over QUIC, then use all paths.
+//! Connections of [`mpquic_tokio`] as sessions of the crate [`web_transport_trait`]. Protocols
+//! written for any transport with streams and datagrams, such as media over QUIC, then use all
+//! paths.
 //!
-//! The transport is QUIC itself, with the negotiated application protocol, not WebTransport over HTTP/3
-//! for browsers. This crate implements the asynchronous traits, without [`web_transport_trait::poll`].
+//! The transport is QUIC itself, with the negotiated application protocol, not WebTransport over
+//! HTTP/3 for browsers. This crate implements the asynchronous traits, without
+//! [`web_transport_trait::poll`].
 //!
 //! ```
 //! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
@@ -39,13 +41,14 @@
 //!
 //! # Dropped streams
 //!
-//! A [`SendStream`] dropped before [`finish`](web_transport_trait::SendStream::finish) is reset with code 0: the peer must
-//! not take a part for the whole. A dropped [`RecvStream`] asks the peer to stop, with code 0.
+//! A [`SendStream`] dropped before [`finish`](web_transport_trait::SendStream::finish) is reset
+//! with code 0: the peer must not take a part for the whole. A dropped [`RecvStream`] asks the peer
+//! to stop, with code 0.
 //!
 //! # Paths, copies and deadlines
 //!
-//! The trait does not know paths. [`Session::connection`] has the paths; [`SendStream::get_ref`] binds a stream to a path,
-//! sends the stream twice, or gives the stream a deadline.
+//! The trait does not know paths. [`Session::connection`] has the paths; [`SendStream::get_ref`]
+//! binds a stream to a path, sends the stream twice, or gives the stream a deadline.
 
 mod error;
 mod session;

@@ -68,8 +68,8 @@ impl web_transport_trait::SendStream for SendStream {
         self.has_ended = true;
     }
 
-    /// Waits until the peer has all of a finished stream, or the stream was reset. Fails with the peer's code after the peer
-    /// stopped the stream.
+    /// Waits until the peer has all of a finished stream, or the stream was reset. Fails with the
+    /// peer's code after the peer stopped the stream.
     async fn closed(&mut self) -> Result<(), Error> {
         match self.inner.stopped().await? {
             Some(code) => Err(Error::Stream(code)),
@@ -123,8 +123,8 @@ impl web_transport_trait::RecvStream for RecvStream {
         let _ = self.0.stop(code.into());
     }
 
-    /// Waits until all data of the stream has arrived, or the stream was stopped. Fails with the peer's code after the peer
-    /// reset the stream.
+    /// Waits until all data of the stream has arrived, or the stream was stopped. Fails with the
+    /// peer's code after the peer reset the stream.
     async fn closed(&mut self) -> Result<(), Error> {
         match self.0.received_reset().await? {
             Some(code) => Err(Error::Stream(code)),

@@ -4,8 +4,9 @@
 //! cargo run -- 127.0.0.1:4433 [CHAIN.pem KEY.pem]
 //! ```
 //!
-//! Without a certificate, the service makes a self-signed certificate, and prints a command line of `mpquic get` that
-//! trusts it. After SIGINT or SIGTERM, the service answers the requests that have begun, and ends.
+//! Without a certificate, the service makes a self-signed certificate, and prints a command line of
+//! `mpquic get` that trusts it. After SIGINT or SIGTERM, the service answers the requests that have
+//! begun, and ends.
 
 mod serve;
 

@@ -22,8 +22,8 @@ use crate::Failure;
 /// Most bytes of the fields of a request.
 const MAX_FIELDS: u64 = 16 << 10;
 
-/// Answers the requests of all clients until `end`. Then unfinished requests are answered for at most `grace`. Each
-/// request has the client's [`Connection`] as an extension.
+/// Answers the requests of all clients until `end`. Then unfinished requests are answered for at
+/// most `grace`. Each request has the client's [`Connection`] as an extension.
 pub(crate) async fn serve(
     endpoint: Endpoint,
     service: Router,
@@ -39,7 +39,8 @@ pub(crate) async fn serve(
                 let Some(incoming) = incoming else { break };
                 clients.spawn(serve_client(incoming, service.clone(), ending.subscribe()));
             }
-            // A client that broke the rules has got an error, and a client that went away needs nothing.
+            // A client that broke the rules has got an error, and a client that went away needs
+            // nothing.
             Some(_) = clients.join_next() => {}
             () = &mut end => break,
         }
@@ -51,7 +52,8 @@ pub(crate) async fn serve(
     endpoint.wait_all_draining().await;
 }
 
-/// Answers one client until the client goes away, or until the service ends and all its answers have arrived.
+/// Answers one client until the client goes away, or until the service ends and all its answers
+/// have arrived.
 async fn serve_client(
     incoming: Incoming,
     service: Router,
@@ -79,7 +81,8 @@ async fn serve_client(
             }
             _ = async { ending.wait_for(|is| *is).await.is_ok() }, if !is_ending => {
                 is_ending = true;
-                // GOAWAY names the requests that came too late, so the client can send them to another server.
+                // GOAWAY names the requests that came too late, so the client can send them to
+                // another server.
                 http.shutdown(0).await?;
             }
         }
@@ -89,8 +92,8 @@ async fn serve_client(
     Ok(())
 }
 
-/// Answers a request, until the client has the whole answer. A failed answer is reset, so that no client takes a part
-/// for the whole.
+/// Answers a request, until the client has the whole answer. A failed answer is reset, so that no
+/// client takes a part for the whole.
 async fn answer(
     (connection, priorities): (Connection, Priorities),
     service: Router,

@@ -1,4 +1,5 @@
-//! The lab of mpquic with a scheduler that asks another program; docs/own-scheduler.md explains both.
+//! The lab of mpquic with a scheduler that asks another program; docs/own-scheduler.md explains
+//! both.
 
 use std::process::ExitCode;
 use std::time::Duration;

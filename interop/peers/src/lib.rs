@@ -1,5 +1,5 @@
-//! HTTP/0.9 peers on several QUIC stacks: the parts that all peers share, which are the command line,
-//! HTTP/0.9 and TLS. A module for each stack implements [`Stack`] and [`Connection`].
+//! HTTP/0.9 peers on several QUIC stacks: the parts that all peers share, which are the command
+//! line, HTTP/0.9 and TLS. A module for each stack implements [`Stack`] and [`Connection`].
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -28,8 +28,8 @@ pub struct Noq {
     retry: bool,
 }
 
-/// After this silence, noq gives a path up and sends its lost data again on other paths. Without this
-/// limit, noq waits for the idle timeout of the connection.
+/// After this silence, noq gives a path up and sends its lost data again on other paths. Without
+/// this limit, noq waits for the idle timeout of the connection.
 const PATH_IDLE_TIME: Duration = Duration::from_secs(2);
 /// Time between two packets with which noq checks that a path works.
 const PATH_KEEP_ALIVE: Duration = Duration::from_millis(500);
@@ -146,8 +146,8 @@ impl NoqConnection {
         }
     }
 
-    /// Paths that noq has reported as validated since the last call, and path 0, which the handshake
-    /// validates.
+    /// Paths that noq has reported as validated since the last call, and path 0, which the
+    /// handshake validates.
     fn established(&self) -> BTreeSet<PathId> {
         let mut established = BTreeSet::from([PathId::ZERO]);
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,8 +237,8 @@ impl NoqConnection {
     }
 }
 
-/// Sets the status of paths to the status that the peer asks for. noq itself only reports the peer's
-/// status, and sends by its own status.
+/// Sets the status of paths to the status that the peer asks for. noq itself only reports the
+/// peer's status, and sends by its own status.
 async fn obey(connection: noq::Connection) {
     let mut events = connection.path_events();
     // A weak handle does not keep the connection open.
@@ -289,8 +289,8 @@ impl Connection for NoqConnection {
     async fn step(&self, step: Step) -> Result<(), Error> {
         match step {
             Step::UpdateKeys => self.connection.force_key_update(),
-            // The socket is bound to no particular address: packets that still arrive for the old address
-            // make noq send from that address again.
+            // The socket is bound to no particular address: packets that still arrive for the old
+            // address make noq send from that address again.
             Step::Move(_) => self.endpoint.rebind(UdpSocket::bind(("0.0.0.0", 0))?)?,
             Step::Close(id) => {
                 self.another_path(id).await?;

@@ -1,8 +1,8 @@
 //! `mutants`: changes a crate in one place after the other, and lists the changes that its tests do
 //! not notice.
 //!
-//! All changes are built at once, each behind a switch that an environment variable sets, so that the
-//! tests are compiled once and run many times.
+//! All changes are built at once, each behind a switch that an environment variable sets, so that
+//! the tests are compiled once and run many times.
 
 mod options;
 mod points;

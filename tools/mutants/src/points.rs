@@ -103,7 +103,8 @@ fn is_elsewhere(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Whether a condition of `cfg` holds outside of tests; `None` if that is not known, as with features.
+/// Whether a condition of `cfg` holds outside of tests; `None` if that is not known, as with
+/// features.
 fn holds(condition: &Meta) -> Option<bool> {
     let text = |value: &syn::MetaNameValue| match &value.value {
         Expr::Lit(literal) => match &literal.lit {

@@ -116,8 +116,8 @@ fn error(workspace: &Path, message: &Value) -> Option<Error> {
 }
 
 impl Binary {
-    /// Runs each test alone and unchanged, to see how long it takes and what it reaches, but for those whose
-    /// names contain one of `skip`. Fails if a test does.
+    /// Runs each test alone and unchanged, to see how long it takes and what it reaches, but for
+    /// those whose names contain one of `skip`. Fails if a test does.
     pub(crate) fn measure(&mut self, skip: &[String], trace: &Path) -> Result<(), String> {
         for name in self.names()? {
             if skip.iter().any(|part| name.contains(part)) {
@@ -163,8 +163,8 @@ impl Binary {
         (self.tests.len(), takes, reaches.len())
     }
 
-    /// Runs those tests with a change that reach it and take as long as `takes` says, until the first one
-    /// fails; `None` if there are none.
+    /// Runs those tests with a change that reach it and take as long as `takes` says, until the
+    /// first one fails; `None` if there are none.
     pub(crate) fn run_with(&self, change: u32, takes: &Range<Duration>) -> Option<End> {
         let reach = |test: &&Test| test.reaches.contains(&change) && takes.contains(&test.takes);
         let tests: Vec<_> = self.tests.iter().filter(reach).collect();

@@ -1,5 +1,6 @@
-//! The same workloads over HTTP/3: each stream is a POST request. The bytes of the stream are the body of
-//! the request and of the answer. The crate h3 carries them over every stack with h3's traits.
+//! The same workloads over HTTP/3: each stream is a POST request. The bytes of the stream are the
+//! body of the request and of the answer. The crate h3 carries them over every stack with h3's
+//! traits.
 
 use std::net::SocketAddr;
 use std::pin::Pin;

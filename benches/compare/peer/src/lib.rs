@@ -1,8 +1,10 @@
 //! One side of a measurement: the parts that are the same for every stack.
 //!
-//! A peer is a program with two roles. A server prints `ready` and its port, and serves until the process
-//! is ended. A client does one workload, prints `start` and `stop` around the measured part, and ends. Stacks on tokio implement [`Stack`] and call [`run`]; others bring their own loop, call
-//! [`Program::parse`] and keep to the same lines and the same application protocol ([`request`]).
+//! A peer is a program with two roles. A server prints `ready` and its port, and serves until the
+//! process is ended. A client does one workload, prints `start` and `stop` around the measured
+//! part, and ends. Stacks on tokio implement [`Stack`] and call [`run`]; others bring their own
+//! loop, call [`Program::parse`] and keep to the same lines and the same application protocol
+//! ([`request`]).
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -76,8 +76,8 @@ pub struct Options {
     /// Largest UDP payload to discover, in bytes
     #[arg(long, default_value_t = 1452)]
     pub datagram: u16,
-    /// Most datagrams in a train (a call to the kernel), for stacks with such an option; quinn, noq and
-    /// s2n-quic send 10 at most
+    /// Most datagrams in a train (a call to the kernel), for stacks with such an option; quinn, noq
+    /// and s2n-quic send 10 at most
     #[arg(long, default_value_t = 44)]
     pub train: usize,
     /// Each stack with its own defaults: controller, windows, packet sizes and buffers
@@ -89,7 +89,8 @@ pub struct Options {
     /// Address of clients; further paths have the addresses after it
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     pub client_address: Ipv4Addr,
-    /// Addresses of clients for further paths, separated by commas, in place of the addresses after the first
+    /// Addresses of clients for further paths, separated by commas, in place of the addresses after
+    /// the first
     #[arg(long, value_delimiter = ',')]
     pub further_address: Vec<Ipv4Addr>,
     /// BBR instead of CUBIC; only noq has this option

@@ -24,8 +24,9 @@ pub(crate) async fn serve<S: Stack>(mut stack: S) -> Result<()> {
 async fn serve_connection<C: Connection>(connection: C) {
     while let Ok((send, receive)) = connection.accept().await {
         let connection = connection.clone();
-        // Fails when the client ends the connection, which no client does too early. The future is boxed,
-        // because it is large over HTTP/3, and would be moved several times on its way to its task.
+        // Fails when the client ends the connection, which no client does too early. The future is
+        // boxed, because it is large over HTTP/3, and would be moved several times on its way to
+        // its task.
         tokio::spawn(Box::pin(answer(connection, send, receive)));
     }
 }

@@ -46,8 +46,8 @@ impl Drawn {
         }
     }
 
-    /// A long world with few packets per round trip. There a controller needs long to find out which
-    /// paths share a queue.
+    /// A long world with few packets per round trip. There a controller needs long to find out
+    /// which paths share a queue.
     pub(super) fn long(seed: u64) -> Self {
         let mut numbers = SplitMix64::new(seed ^ 0x5eed);
         let count = 1 + numbers.below(3) as usize;

@@ -11,9 +11,9 @@ use crate::process::failure::{Cause, Failure};
 
 /// Print a script that completes command lines of mpquic in a shell
 ///
-/// For bash: `mpquic completions bash > ~/.local/share/bash-completion/completions/mpquic`; for fish:
-/// `mpquic completions fish > ~/.config/fish/completions/mpquic.fish`; for zsh, write it to a file
-/// `_mpquic` in a directory of $fpath.
+/// For bash: `mpquic completions bash > ~/.local/share/bash-completion/completions/mpquic`; for
+/// fish: `mpquic completions fish > ~/.config/fish/completions/mpquic.fish`; for zsh, write it to a
+/// file `_mpquic` in a directory of $fpath.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell

@@ -64,8 +64,8 @@ pub(crate) fn content(
         length,
     };
     match range(fields) {
-        // RFC 9110 section 14.4: the field has no meaning in a multipart answer, and the body may hold another part of
-        // the file.
+        // RFC 9110 section 14.4: the field has no meaning in a multipart answer, and the body may
+        // hold another part of the file.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(if ask.have.is_some() {
                 RequestError::NotTheRest("a part of the file in place of the whole file")
@@ -77,9 +77,9 @@ pub(crate) fn content(
     }
 }
 
-/// True if a later request, also of `--continue`, could get the rest of the file, by the fields of an answer or by an
-/// error: only GET has ranges (RFC 9110 section 14.2), a server can announce no ranges (section 14.3), and a missing
-/// file has no rest.
+/// True if a later request, also of `--continue`, could get the rest of the file, by the fields of
+/// an answer or by an error: only GET has ranges (RFC 9110 section 14.2), a server can announce no
+/// ranges (section 14.3), and a missing file has no rest.
 pub(crate) fn has_rest(ask: &Ask, answer: Result<&HeaderMap, &RequestError>) -> bool {
     let may_have = match answer {
         Ok(fields) => fields.get(ACCEPT_RANGES).is_none_or(|unit| unit != "none"),
@@ -129,8 +129,8 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// Checks start and version of the part. The part may be shorter than requested. A part without a strong validator
-/// cannot be combined with other parts (RFC 9110 section 15.3.7.3).
+/// Checks start and version of the part. The part may be shorter than requested. A part without a
+/// strong validator cannot be combined with other parts (RFC 9110 section 15.3.7.3).
 fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
     let Some((have, stamp)) = &ask.have else {
         return Err(RequestError::Malformed(

@@ -528,7 +528,8 @@ mod tests {
             (&long, true, ""),
             ("<p>no room", false, ""),
         ] {
-            // RFC 9204 section 4.5 and appendix A: the status by its name, and the type of the content as a whole.
+            // RFC 9204 section 4.5 and appendix A: the status by its name, and the type of the
+            // content as a whole.
             let kind = if is_plain { 53 } else { 52 };
             let fields = [&b"\0\0\x5f\x09\x03413"[..], &[0xc0 | kind]].concat();
             let length = u16::try_from(text.len()).unwrap() | 0x4000;
@@ -555,7 +556,8 @@ mod tests {
             tokio::spawn(async move {
                 let connection = server.accept().await.unwrap().await.unwrap();
                 let (mut send, _recv) = connection.accept_bi().await.unwrap();
-                // RFC 9204 section 4.5 and appendix A: the status, and text/plain. Then a DATA frame of 2^30 - 1 bytes.
+                // RFC 9204 section 4.5 and appendix A: the status, and text/plain. Then a DATA
+                // frame of 2^30 - 1 bytes.
                 let fields = b"\0\0\x5f\x09\x03413\xf5";
                 let head = [&[1, fields.len() as u8], &fields[..], b"\0\xbf\xff\xff\xff"].concat();
                 send.write_all(&head).await.unwrap();

@@ -31,7 +31,8 @@ pub(super) fn usable(excluded: &[String]) -> Usable {
     }
 }
 
-/// A message if the system knows no way to any of a server's addresses from where this endpoint starts.
+/// A message if the system knows no way to any of a server's addresses from where this endpoint
+/// starts.
 pub(super) fn no_route(endpoint: &Endpoint, servers: &[SocketAddr]) -> Option<String> {
     let mut locals: Vec<_> = endpoint.local_addrs().iter().map(SocketAddr::ip).collect();
     locals.sort_unstable();

@@ -78,8 +78,8 @@ fn unspecified(server: SocketAddr) -> IpAddr {
     }
 }
 
-/// Sends a probe from a local address, with any port if the port is 0, and waits for up to a second. True if the
-/// server's system reports by ICMP that no program listens on the port.
+/// Sends a probe from a local address, with any port if the port is 0, and waits for up to a
+/// second. True if the server's system reports by ICMP that no program listens on the port.
 pub(crate) async fn is_closed_from(local: SocketAddr, server: SocketAddr) -> bool {
     let asked = async {
         let socket = UdpSocket::bind(local).await?;

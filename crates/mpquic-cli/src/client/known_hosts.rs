@@ -48,8 +48,8 @@ impl KnownHosts {
         }
     }
 
-    /// Adds a server that [`Self::find`] did not find. Meanwhile, another contact of the same server may have added a
-    /// line; then the file stays as it is.
+    /// Adds a server that [`Self::find`] did not find. Meanwhile, another contact of the same
+    /// server may have added a line; then the file stays as it is.
     fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<Added> {
         if let Some(directory) = self.path.parent() {
             state::make_directory(directory)?;
@@ -70,12 +70,14 @@ impl KnownHosts {
             None | Some(b'\n') => "",
             Some(_) => "\n",
         };
-        // A single write, because a file system without locks lets other processes append lines at the same time.
+        // A single write, because a file system without locks lets other processes append lines at
+        // the same time.
         file.write_all(format!("{end}{server} {certificate}\n").as_bytes())?;
         Ok(Added::New)
     }
 
-    /// Adds a new server, and tells the user. Fails if a simultaneous first contact met another certificate.
+    /// Adds a new server, and tells the user. Fails if a simultaneous first contact met another
+    /// certificate.
     pub(crate) fn remember(
         &self,
         server: &str,

@@ -60,7 +60,8 @@ impl Live {
         self.policies().scheduler = Some(scheduler);
     }
 
-    /// Sets the controller. False if the open connection keeps its controller, whose packets are marked otherwise.
+    /// Sets the controller. False if the open connection keeps its controller, whose packets are
+    /// marked otherwise.
     pub(crate) fn set_controller(
         &self,
         controller: Arc<dyn ControllerFactory>,

@@ -23,9 +23,10 @@ const GIVEN_UP: u64 = 0x10c;
 /// CRYPTO_ERROR: another handshake would fail in the same way (RFC 9000 section 20.1).
 const CRYPTO_ERRORS: RangeInclusive<u64> = 0x100..=0x1ff;
 
-/// The alerts of TLS by which a server refuses a client's certificate, or a client without one (RFC 8446
-/// section 6.2), as error codes of QUIC: bad_certificate to certificate_unknown, unknown_ca, access_denied,
-/// decrypt_error (the signature is of another authority with the same name) and certificate_required.
+/// The alerts of TLS by which a server refuses a client's certificate, or a client without one (RFC
+/// 8446 section 6.2), as error codes of QUIC: bad_certificate to certificate_unknown, unknown_ca,
+/// access_denied, decrypt_error (the signature is of another authority with the same name) and
+/// certificate_required.
 const CERTIFICATE_ALERTS: [u64; 9] = [
     0x12a, 0x12b, 0x12c, 0x12d, 0x12e, 0x130, 0x131, 0x133, 0x174,
 ];
@@ -34,8 +35,8 @@ const CERTIFICATE_ALERTS: [u64; 9] = [
 /// (no_application_protocol, RFC 7301 section 3.2), as an error code of QUIC.
 const NO_PROTOCOL: u64 = 0x178;
 
-/// A hint for a client after an error: the server has none of the client's application protocols (`offered`), or takes no
-/// connections now.
+/// A hint for a client after an error: the server has none of the client's application protocols
+/// (`offered`), or takes no connections now.
 pub(crate) fn advice(error: &ConnectionError, offered: &[Alpn]) -> Option<String> {
     match error {
         ConnectionError::ConnectionClosed(close) if close.code.to_u64() == NO_PROTOCOL => {}

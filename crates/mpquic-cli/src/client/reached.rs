@@ -16,7 +16,8 @@ struct Absence {
     message: String,
 }
 
-/// Hosts and ports as in URLs. A server that was reached before is expected back: it restarts, or its connection was lost.
+/// Hosts and ports as in URLs. A server that was reached before is expected back: it restarts, or
+/// its connection was lost.
 #[derive(Debug, Default)]
 pub(crate) struct ReachedServers(Mutex<HashMap<String, Option<Absence>>>);
 
@@ -46,8 +47,8 @@ impl ReachedServers {
         server.is_some_and(|server| self.all().contains_key(server))
     }
 
-    /// The failure of a request to this URL: without a new connection to a server that was reached before, the
-    /// connection is lost.
+    /// The failure of a request to this URL: without a new connection to a server that was reached
+    /// before, the connection is lost.
     pub(crate) fn judge(&self, url: &Uri, failure: Failure) -> Failure {
         match failure.cause() {
             Some(Cause::Name | Cause::Connect) if self.has(url) => {
@@ -57,8 +58,8 @@ impl ReachedServers {
         }
     }
 
-    /// The failure of all further requests, if the server of this URL has been gone for `limit`. Without a limit, each
-    /// request has an attempt of its own.
+    /// The failure of all further requests, if the server of this URL has been gone for `limit`.
+    /// Without a limit, each request has an attempt of its own.
     pub(crate) fn given_up(&self, url: &Uri, limit: Duration, now: Instant) -> Option<Failure> {
         let all = self.all();
         let absence = all.get(url.authority()?.as_str())?.as_ref()?;

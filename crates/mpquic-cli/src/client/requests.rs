@@ -21,8 +21,8 @@ pub(crate) enum AnyClient {
 }
 
 impl AnyClient {
-    /// Starts the client of a protocol. The client ends when `rejected` completes, because the server
-    /// then has rejected its 0-RTT data.
+    /// Starts the client of a protocol. The client ends when `rejected` completes, because the
+    /// server then has rejected its 0-RTT data.
     async fn new(
         connection: &Connection,
         protocol: &[u8],

@@ -100,8 +100,8 @@ impl Secrets {
         Ok((server, credential.to_field()))
     }
 
-    /// Adds the credential for the server of this URL, unless `-H` has set the field. The URL must name the server
-    /// that gets the request.
+    /// Adds the credential for the server of this URL, unless `-H` has set the field. The URL must
+    /// name the server that gets the request.
     pub(crate) fn add_to(&self, url: &Uri, fields: &mut HeaderMap) {
         if let Some(credential) = self.of(url)
             && !fields.contains_key(AUTHORIZATION)
@@ -117,7 +117,8 @@ impl Secrets {
         found.map(|(_, credential)| credential)
     }
 
-    /// What the user can do after the answer 401 of the server of this URL. `fields` are those of `-H`.
+    /// What the user can do after the answer 401 of the server of this URL. `fields` are those of
+    /// `-H`.
     pub(crate) fn hint(&self, url: &Uri, fields: &HeaderMap) -> String {
         if fields.contains_key(AUTHORIZATION) {
             return "the server does not accept the Authorization of -H".to_owned();

@@ -61,8 +61,9 @@ impl Attributes {
         }
     }
 
-    /// Adds the listed time of a file to the fields of the request for this file. `mpquic serve` then tells the attributes
-    /// of the file that it sends: somebody may have replaced the file since the list was made.
+    /// Adds the listed time of a file to the fields of the request for this file. `mpquic serve`
+    /// then tells the attributes of the file that it sends: somebody may have replaced the file
+    /// since the list was made.
     pub(crate) fn ask(&self, fields: &mut HeaderMap) {
         let time = Self {
             mode: None,

@@ -10,8 +10,8 @@ use crate::files::list_query::query_after;
 
 /// Most pages of one directory. A server lists a million entries in far fewer pages.
 const MAX_PAGES: usize = 1000;
-/// Most pages without an entry, one after the other. A server leaves files out of a page that vanish meanwhile, but a
-/// page has thousands of names.
+/// Most pages without an entry, one after the other. A server leaves files out of a page that
+/// vanish meanwhile, but a page has thousands of names.
 const MAX_EMPTY: usize = 16;
 
 /// The pages of one directory, for a client.
@@ -53,7 +53,8 @@ impl Pages {
     }
 
     /// Removes the reference to the next page from a page; true if a next page follows. Names that
-    /// do not come after the page before are an error. So are too many pages, and too many empty pages in a row.
+    /// do not come after the page before are an error. So are too many pages, and too many empty
+    /// pages in a row.
     pub(crate) fn turn(&mut self, listed: &mut Vec<Listed>) -> Result<bool, &'static str> {
         let ends = |entry: &Listed| entry.kind == Kind::More && !entry.name.is_empty();
         let next = if listed.last().is_some_and(ends) {

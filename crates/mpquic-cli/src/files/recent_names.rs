@@ -1,5 +1,5 @@
-//! The names in the directories of the last lists. A page of a long list needs all names of the directory, in order, and
-//! its next page needs the same names.
+//! The names in the directories of the last lists. A page of a long list needs all names of the
+//! directory, in order, and its next page needs the same names.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,8 +17,8 @@ const MOST: usize = 16 << 20;
 const MOST_READINGS: usize = 64;
 /// Time that the names of a directory are kept.
 const KEPT: Duration = Duration::from_secs(10);
-/// Two changes within a tick of the file system's clock have one time, so names are kept only after this time without a
-/// change of the directory.
+/// Two changes within a tick of the file system's clock have one time, so names are kept only after
+/// this time without a change of the directory.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The names in a directory in byte order.
@@ -85,8 +85,9 @@ impl RecentNames {
         self.readings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shown names of a directory; `None` if the caller has to read the directory itself: the directory has changed
-    /// lately or is too long, or another directory is being read. `is_shown` depends on the name alone. May block.
+    /// The shown names of a directory; `None` if the caller has to read the directory itself: the
+    /// directory has changed lately or is too long, or another directory is being read. `is_shown`
+    /// depends on the name alone. May block.
     pub(crate) fn of(
         &self,
         directory: &Dir,

@@ -54,7 +54,8 @@ impl Version {
         times::http_date(self.modified?)?.parse().ok()
     }
 
-    /// True if [`Version::select`] may give something else than the whole for a request without a range.
+    /// True if [`Version::select`] may give something else than the whole for a request without a
+    /// range.
     pub(crate) fn is_conditional(fields: &HeaderMap) -> bool {
         let conditions = [
             IF_MATCH,

@@ -1,5 +1,6 @@
-//! The turns of finished uploads to take their names: one upload at a time in each directory. Between its look at the
-//! file that has the name and its rename, no other upload of the server replaces the file.
+//! The turns of finished uploads to take their names: one upload at a time in each directory.
+//! Between its look at the file that has the name and its rename, no other upload of the server
+//! replaces the file.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -234,8 +234,9 @@ impl Upload {
         self.finish_if(false, || Ok(()))
     }
 
-    /// [`Self::finish`] if `look` has no objection to the file with the name. With `wants_new`, the name must be free. No other upload takes a name in the directory between the look and the rename. A refused file is
-    /// removed.
+    /// [`Self::finish`] if `look` has no objection to the file with the name. With `wants_new`, the
+    /// name must be free. No other upload takes a name in the directory between the look and the
+    /// rename. A refused file is removed.
     pub(crate) fn finish_if(
         mut self,
         wants_new: bool,
@@ -279,8 +280,8 @@ impl Upload {
     }
 }
 
-/// Renames a file to a name that nothing has. On Linux, other programs cannot give the name to something else meanwhile,
-/// except on file systems without `RENAME_NOREPLACE`.
+/// Renames a file to a name that nothing has. On Linux, other programs cannot give the name to
+/// something else meanwhile, except on file systems without `RENAME_NOREPLACE`.
 fn rename_to_new(directory: &Dir, aside: &str, name: &OsStr) -> Result<(), UploadError> {
     #[cfg(target_os = "linux")]
     {
@@ -341,7 +342,8 @@ impl Place {
             Ok(there) if there.is_dir() => Err(UploadError::IsDirectory),
             // A link is replaced and never followed. Devices and pipes stay.
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(UploadError::Forbidden),
-            // An unfinished file has a short name of its own, so its creation cannot fail for a long name.
+            // An unfinished file has a short name of its own, so its creation cannot fail for a
+            // long name.
             Err(error) if error.kind() == ErrorKind::InvalidFilename => Err(error.into()),
             _ => Ok(()),
         }
@@ -380,7 +382,8 @@ impl Place {
         Ok(())
     }
 
-    /// Sets the attributes of the existing file or directory with this name; with `is_directory`, of a directory only.
+    /// Sets the attributes of the existing file or directory with this name; with `is_directory`,
+    /// of a directory only.
     pub(crate) fn set_attributes(&self, is_directory: bool) -> Result<(), UploadError> {
         let of_owner = match self.directory.symlink_metadata(&self.name) {
             // The server must still find the files in the directory.

@@ -1,6 +1,6 @@
 //! The note beside an unfinished file that can be resumed: the number of bytes that are safely on
-//! the disk, and the announced length of the whole file. After a crash of the system, the file may be longer, with zeros in place of written
-//! bytes.
+//! the disk, and the announced length of the whole file. After a crash of the system, the file may
+//! be longer, with zeros in place of written bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -23,11 +23,11 @@ use crate::process::clock;
 
 /// Time that an unfinished file waits for its client.
 pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
-/// Least bytes of an unfinished file that waits. A client that has sent fewer may not have heard of its
-/// upload yet, and to send these bytes again takes no longer than to ask for their number.
+/// Least bytes of an unfinished file that waits. A client that has sent fewer may not have heard of
+/// its upload yet, and to send these bytes again takes no longer than to ask for their number.
 pub(crate) const LEAST_KEPT: u64 = 64 << 10;
-/// Most unfinished files that wait. Clients share this number: a further file replaces the oldest file of its own client,
-/// or of the client with most.
+/// Most unfinished files that wait. Clients share this number: a further file replaces the oldest
+/// file of its own client, or of the client with most.
 const MAX_KEPT: u64 = 64;
 /// Places of unfinished files for each client, also in times of few free places.
 const KEPT_FLOOR: u64 = 8;
@@ -103,8 +103,8 @@ impl Claim {
 }
 
 impl Kept {
-    /// The client whose share of the places the file takes. The client of an earlier server's file is
-    /// unknown, so the file counts for itself.
+    /// The client whose share of the places the file takes. The client of an earlier server's file
+    /// is unknown, so the file counts for itself.
     fn owner(&self) -> Taker {
         let unknown = || Taker::User(self.token.as_str().into());
         self.taker.clone().unwrap_or_else(unknown)
@@ -145,7 +145,8 @@ impl State {
         may
     }
 
-    /// Gives a file a place among the waiting files. Returns the files without a place, perhaps also the new file.
+    /// Gives a file a place among the waiting files. Returns the files without a place, perhaps
+    /// also the new file.
     fn keep(&mut self, mut kept: Kept) -> Vec<Kept> {
         let mut gone = Vec::new();
         let taker = kept.owner();
@@ -213,7 +214,8 @@ impl Uploads {
         })
     }
 
-    /// Waits for the turn to give a file its name in this directory beneath the root. The path must have no links.
+    /// Waits for the turn to give a file its name in this directory beneath the root. The path must
+    /// have no links.
     pub(crate) fn turn(&self, directory: PathBuf) -> Turn<'_> {
         self.turns.wait(directory)
     }

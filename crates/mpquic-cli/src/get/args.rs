@@ -32,8 +32,8 @@ pub(crate) struct Get {
     /// URLs to fetch, as https://HOST[:PORT]/FILE
     #[arg(required = true, value_name = "URL", value_parser = parse_url)]
     pub(crate) urls: Vec<Uri>,
-    /// Output file; `-` is standard output; a symbolic link to a file is replaced [default: the last part of the URL, in this directory;
-    /// two URLs with the same file name are refused]
+    /// Output file; `-` is standard output; a symbolic link to a file is replaced [default: the
+    /// last part of the URL, in this directory; two URLs with the same file name are refused]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,
     /// Continue a FILE.part of an earlier `mpquic get` if the file on the server is unchanged,

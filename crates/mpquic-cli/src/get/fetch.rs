@@ -31,8 +31,9 @@ pub(crate) struct Plan {
     pub(crate) treatment: Treatment,
     /// Retries end when no new byte has arrived for this time.
     pub(crate) retry: Duration,
-    /// The number of the last connection whose end was reported: of several files at a time, only the first file that
-    /// lost the connection reports the end. `None` if each file reports outages, or no file does.
+    /// The number of the last connection whose end was reported: of several files at a time, only
+    /// the first file that lost the connection reports the end. `None` if each file reports
+    /// outages, or no file does.
     pub(crate) outage: Option<Arc<AtomicU64>>,
     pub(crate) max_redirects: u32,
     /// The SHA-256 of the file.
@@ -167,7 +168,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// The failure of a request to a server that has been gone for too long, for this file or another one.
+    /// The failure of a request to a server that has been gone for too long, for this file or
+    /// another one.
     fn given_up(&self, ask: &Ask) -> Option<Failure> {
         let (reached, limit) = (&self.sessions.reached, self.plan.retry);
         reached.given_up(&ask.url, limit, clock::now())

@@ -1,5 +1,5 @@
-//! What `mpquic get --json` prints: an object on a line for each result, and with `--json=events` for
-//! what happens until then.
+//! What `mpquic get --json` prints: an object on a line for each result, and with `--json=events`
+//! for what happens until then.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

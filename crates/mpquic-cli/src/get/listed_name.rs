@@ -12,8 +12,8 @@ pub(crate) const LONGEST_NAME: usize = 255;
 /// The most characters of a name in a message: a server may list names of any length.
 const MOST_SHOWN: usize = 300;
 
-/// The name of a listed file or directory here, and whether it is a directory. `names` holds earlier names of the same
-/// directory.
+/// The name of a listed file or directory here, and whether it is a directory. `names` holds
+/// earlier names of the same directory.
 pub(crate) fn taken(
     entry: &Listed,
     dot_files: bool,
@@ -66,8 +66,8 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
 }
 
-/// The file name with these bytes, which are not UTF-8; `None` for separators, control characters, and systems other than
-/// Unix.
+/// The file name with these bytes, which are not UTF-8; `None` for separators, control characters,
+/// and systems other than Unix.
 pub(crate) fn of_bytes(name: Vec<u8>) -> Option<OsString> {
     #[cfg(unix)]
     {
@@ -82,12 +82,14 @@ pub(crate) fn of_bytes(name: Vec<u8>) -> Option<OsString> {
     }
 }
 
-/// The same for names in lists, byte for byte: a file on Unix may have control characters in its name.
+/// The same for names in lists, byte for byte: a file on Unix may have control characters in its
+/// name.
 fn is_plain_name(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let is_possible = match cfg!(unix) {
         true => !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|b| b"/\0".contains(b)),
-        // In a name that is not UTF-8, the other bytes are neither separators nor control characters.
+        // In a name that is not UTF-8, the other bytes are neither separators nor control
+        // characters.
         false => is_plain(&name.to_string_lossy()),
     };
     name.len() <= LONGEST_NAME && is_possible

@@ -1,5 +1,5 @@
-//! The user's key for notes about parts. A server chooses names and content of the files that `get -r` stores, so
-//! it could also store a note. Only a note with a code by this key counts.
+//! The user's key for notes about parts. A server chooses names and content of the files that `get
+//! -r` stores, so it could also store a note. Only a note with a code by this key counts.
 
 use std::fmt;
 use std::fs::{self, File};

@@ -84,8 +84,8 @@ pub(crate) struct Begun {
 }
 
 impl PartFile {
-    /// A part of `path`. On request, it begins with the part of an earlier download, if this part has
-    /// the same URL and is unchanged.
+    /// A part of `path`. On request, it begins with the part of an earlier download, if this part
+    /// has the same URL and is unchanged.
     pub(crate) fn open(path: &Path, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (claimed, useless) = claim(path, keep.resume.then_some(keep.url), keep.key)?;
         if keep.private {
@@ -487,7 +487,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = left(&directory);
         let (mut part, _) = open(&path, true).unwrap();
-        // A directory has the name of the new note, so no new note can be written, as on a full disk.
+        // A directory has the name of the new note, so no new note can be written, as on a full
+        // disk.
         fs::create_dir(with_suffix(&path, ".part.json.new")).unwrap();
         part.write(&[[3; 1_000_000]], now()).unwrap();
         let kept = part.kept();

@@ -41,8 +41,8 @@ pub(crate) struct Note {
     /// The number of written bytes, and their SHA-256.
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
-    /// The weakest check of a server that sent some of the bytes. A note without this field, as earlier versions wrote
-    /// notes, is of unchecked servers.
+    /// The weakest check of a server that sent some of the bytes. A note without this field, as
+    /// earlier versions wrote notes, is of unchecked servers.
     #[serde(default, skip_serializing_if = "Checked::is_nothing")]
     pub(crate) checked: Checked,
 }
@@ -66,8 +66,8 @@ impl Note {
         Ok(Some(serde_json::to_vec(&Signed { note, code })?))
     }
 
-    /// The note in the content of a file, if this user's tool wrote the content. A note stays true wherever its
-    /// file is: the note has URL and checksum of the bytes.
+    /// The note in the content of a file, if this user's tool wrote the content. A note stays true
+    /// wherever its file is: the note has URL and checksum of the bytes.
     pub(crate) fn of_text(text: &[u8], key: &NoteKey) -> Option<Self> {
         let Signed { note, code } = serde_json::from_slice(text).ok()?;
         let expected = key.code(&serde_json::to_vec(&note).ok()?);
@@ -342,7 +342,8 @@ pub(crate) fn wholes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     of.into_iter().chain(numbered)
 }
 
-/// True for an empty file and for a file that begins as notes do: a download was killed while it wrote.
+/// True for an empty file and for a file that begins as notes do: a download was killed while it
+/// wrote.
 pub(crate) fn is_begun_note(path: &Path) -> bool {
     let text = beginning(path, NOTE_START.len() as u64);
     text.is_ok_and(|text| NOTE_START.starts_with(&text))
@@ -420,7 +421,8 @@ mod tests {
         }
     }
 
-    /// A server of `get -r` chooses the names and the content of files, and another user has another key.
+    /// A server of `get -r` chooses the names and the content of files, and another user has
+    /// another key.
     #[test]
     fn only_notes_of_this_user_count() {
         let directory = tempfile::tempdir().unwrap();
@@ -486,8 +488,8 @@ mod tests {
         assert_eq!(name, "file.part");
     }
 
-    /// In a directory that other users can write to, a link of theirs could lead to a file that only
-    /// this user may write.
+    /// In a directory that other users can write to, a link of theirs could lead to a file that
+    /// only this user may write.
     #[cfg(target_os = "linux")]
     #[test]
     fn links_and_pipes_are_neither_followed_nor_waited_for() {

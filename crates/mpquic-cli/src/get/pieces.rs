@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 
-/// Writes all bytes of these pieces, in order. An error leaves an unknown number of bytes written, from the first one on.
+/// Writes all bytes of these pieces, in order. An error leaves an unknown number of bytes written,
+/// from the first one on.
 pub(crate) fn write_pieces(to: &mut impl Write, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
     let pieces = pieces.iter().map(AsRef::as_ref);
     // For a slice without bytes, 0 written bytes would be no failure.

@@ -620,8 +620,9 @@ mod tests {
         assert_eq!(received.sha256[..], Sha256::digest(b"half")[..]);
     }
 
-    /// Somebody on the way to an unchecked server can send any bytes, with the version of the true file. A part that a
-    /// download with a weaker check has continued is a part of this weaker check.
+    /// Somebody on the way to an unchecked server can send any bytes, with the version of the true
+    /// file. A part that a download with a weaker check has continued is a part of this weaker
+    /// check.
     #[tokio::test]
     async fn a_part_of_a_server_with_a_weaker_check_is_begun_anew() {
         use Checked::{Certificate, FirstUse, Nothing};

@@ -42,7 +42,8 @@ const MAX_LIST: usize = 16 << 20;
 const LISTS: usize = 16;
 /// Files and directories, at most. A link that leads back could make endless ones.
 const MAX_ENTRIES: usize = 1_000_000;
-/// Most pages of lists, without the first page of each directory. `mpquic serve` lists 4000 names or more on a page.
+/// Most pages of lists, without the first page of each directory. `mpquic serve` lists 4000 names
+/// or more on a page.
 const MAX_PAGES: usize = 2000;
 /// Memory for waiting entries in bytes, at most.
 const MAX_WAITING: usize = 64 << 20;
@@ -51,8 +52,8 @@ const FOR_FILES: u32 = 0o700;
 /// This number of nested directories with equal lists shows a link that leads back.
 const REPEATED: usize = 3;
 
-/// This number of directories with equal lists of directories shows links that lead to one directory: twenty such
-/// directories with two links each would be a million.
+/// This number of directories with equal lists of directories shows links that lead to one
+/// directory: twenty such directories with two links each would be a million.
 const EQUAL: usize = 256;
 
 /// How directories are fetched.
@@ -94,8 +95,8 @@ pub(crate) struct Common {
     unfinished: OnceLock<UnfinishedDirectories>,
 }
 
-/// A listed directory below the requested one. The directory's waiting entries share this value, so each
-/// entry takes little memory.
+/// A listed directory below the requested one. The directory's waiting entries share this value, so
+/// each entry takes little memory.
 struct Dir {
     /// The parent directory and the name in it; `None` for the requested directory.
     within: Option<(Arc<Dir>, Box<OsStr>)>,
@@ -176,7 +177,8 @@ impl Waiting {
         Some(job)
     }
 
-    /// Adds the entries of a list; too many entries in all are an error. `left_out` counts entries without a job.
+    /// Adds the entries of a list; too many entries in all are an error. `left_out` counts entries
+    /// without a job.
     fn extend(&mut self, jobs: Vec<Job>, left_out: usize) -> Result<(), Failure> {
         self.seen += jobs.len() + left_out;
         self.bytes += jobs.iter().map(Job::size).sum::<usize>();
@@ -240,8 +242,8 @@ enum Done {
 }
 
 impl Tree<'_> {
-    /// Fetches a directory and everything below it. A failed entry is reported, and the other entries
-    /// are fetched.
+    /// Fetches a directory and everything below it. A failed entry is reported, and the other
+    /// entries are fetched.
     pub(crate) async fn fetch(&self) -> Result<(), Failure> {
         let began = clock::now();
         let lists = self.lists();
@@ -503,7 +505,8 @@ impl Tree<'_> {
         Ok(Done::Listed(jobs, failures, made))
     }
 
-    /// The names of the files of a directory that this run fetches, or that another command fetches now.
+    /// The names of the files of a directory that this run fetches, or that another command fetches
+    /// now.
     fn fetched(&self, directory: &Path, jobs: &[Job]) -> HashSet<Vec<u8>> {
         let files = jobs.iter().filter_map(|job| match job {
             Job {
@@ -671,7 +674,8 @@ impl Tree<'_> {
             destination: Destination::File(at.path.clone()),
         };
         let (report, answered) = fetch.run_with_attributes().await?;
-        // `--continue` recognises the file by its time. If the time cannot be set, the file is fetched again.
+        // `--continue` recognises the file by its time. If the time cannot be set, the file is
+        // fetched again.
         if let Ok(file) = not_followed(File::options().write(true)).open(&at.path) {
             let answered = answered.without_mode(self.umask);
             entry.attributes.corrected(&answered).give_to(&file);
@@ -704,8 +708,8 @@ fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
     }
 }
 
-/// Makes a directory that is private until its content is complete. False if the directory exists. Only the user may
-/// choose a link.
+/// Makes a directory that is private until its content is complete. False if the directory exists.
+/// Only the user may choose a link.
 #[cfg_attr(
     not(unix),
     expect(unused_mut, unused_variables, reason = "permissions are those of Unix")

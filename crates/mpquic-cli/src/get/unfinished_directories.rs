@@ -1,5 +1,5 @@
-//! Directories that an interrupted `get -r` has made: a note in a directory of the user's programs, so that the next run
-//! gives them their times and permissions.
+//! Directories that an interrupted `get -r` has made: a note in a directory of the user's programs,
+//! so that the next run gives them their times and permissions.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -19,8 +19,8 @@ const LONGEST: u64 = 128 << 20;
 /// How long a note is of use.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The directories of one target directory. Without a place for the note, or after an error, nothing is noted: the note
-/// only spares the user a `chmod`.
+/// The directories of one target directory. Without a place for the note, or after an error,
+/// nothing is noted: the note only spares the user a `chmod`.
 #[derive(Debug, Default)]
 pub(crate) struct UnfinishedDirectories {
     note: Option<PathBuf>,
@@ -35,7 +35,8 @@ struct Held {
 }
 
 impl UnfinishedDirectories {
-    /// The directories that earlier runs have made in `root` and not finished. `state` is the directory of the notes.
+    /// The directories that earlier runs have made in `root` and not finished. `state` is the
+    /// directory of the notes.
     pub(crate) fn read(state: Option<&Path>, root: &Path) -> Self {
         let Some((state, root)) = state.zip(fs::canonicalize(root).ok()) else {
             return Self::default();
@@ -85,7 +86,8 @@ impl UnfinishedDirectories {
         Ok(())
     }
 
-    /// These directories have their times and permissions. With `is_all`, the run has met all directories.
+    /// These directories have their times and permissions. With `is_all`, the run has met all
+    /// directories.
     pub(crate) fn finish<'a>(&self, paths: impl Iterator<Item = &'a Path>, is_all: bool) {
         let Some(note) = &self.note else {
             return;
@@ -115,7 +117,8 @@ impl UnfinishedDirectories {
     }
 }
 
-/// The line of a directory: its device, its number and a hash of its name. A later directory of the same name has another line.
+/// The line of a directory: its device, its number and a hash of its name. A later directory of the
+/// same name has another line.
 fn line(path: &Path, metadata: &Metadata) -> String {
     let name = Sha256::digest(path.file_name().unwrap_or_default().as_encoded_bytes());
     let name = hex(name.get(..8).unwrap_or_default());

@@ -44,8 +44,9 @@ impl User {
     }
 }
 
-/// Reads the credentials of a file, one per line. Lines with `#` in front are comments. A warning reports a file that
-/// others may use. It is not an error, because a service may run as another user than the owner of its file.
+/// Reads the credentials of a file, one per line. Lines with `#` in front are comments. A warning
+/// reports a file that others may use. It is not an error, because a service may run as another
+/// user than the owner of its file.
 pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
     let users = read_lines(path, "`basic NAME:PASSWORD` or `bearer TOKEN`")?;
     let credentials = users.into_iter().map(|user| match user {

@@ -33,8 +33,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads a certificate chain and its key. Beside each file stands the beginning of messages about
-    /// the file, such as its option.
+    /// Reads a certificate chain and its key. Beside each file stands the beginning of messages
+    /// about the file, such as its option.
     pub(crate) fn read(chain: (&str, &Path), key: (&str, &Path)) -> Result<Self, Failure> {
         let unusable = |(about, path): (&str, &Path), none: &str, error: pem::Error| {
             let told = match error {
@@ -292,7 +292,8 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
-    /// Whoever may write to the directory could lead the key to another file, or read the key there.
+    /// Whoever may write to the directory could lead the key to another file, or read the key
+    /// there.
     #[cfg(unix)]
     #[test]
     fn a_key_goes_to_a_new_file_only() {

@@ -59,8 +59,8 @@ pub(crate) fn parse_interface(text: &str) -> Result<String, String> {
     }
 }
 
-/// An address or the name of an interface. A link-local address may name its link, as in `fe80::1%eth0`,
-/// `fe80::1%25eth0` (RFC 6874) and `fe80::1%2`.
+/// An address or the name of an interface. A link-local address may name its link, as in
+/// `fe80::1%eth0`, `fe80::1%25eth0` (RFC 6874) and `fe80::1%2`.
 pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     parse_among(text, &interfaces)
@@ -103,8 +103,8 @@ fn parse_among(text: &str, interfaces: &[if_addrs::Interface]) -> Result<Local, 
     }
 }
 
-/// A link-local address, and the link of the address, present or absent. Without the link's name, the link with this
-/// address counts.
+/// A link-local address, and the link of the address, present or absent. Without the link's name,
+/// the link with this address counts.
 fn on_link(
     ip: Ipv6Addr,
     link: Option<&str>,

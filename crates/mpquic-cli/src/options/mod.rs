@@ -238,7 +238,8 @@ impl Cipher {
 /// How client and server agree on the secrets of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Exchange {
-    /// X25519MLKEM768 first, which quantum computers do not break, and elliptic curves for peers that do not have it
+    /// X25519MLKEM768 first, which quantum computers do not break, and elliptic curves for peers
+    /// that do not have it
     #[cfg(feature = "aws-lc-rs")]
     Hybrid,
     /// Elliptic curves only, whose handshakes take less time and smaller packets
@@ -251,7 +252,8 @@ pub(crate) struct TlsArgs {
     /// Use only this cipher suite
     #[arg(long, value_name = "NAME")]
     cipher: Option<Cipher>,
-    /// Agree on the secrets of connections this way: `hybrid` (the default, if this build has it) or `classical`
+    /// Agree on the secrets of connections this way: `hybrid` (the default, if this build has it)
+    /// or `classical`
     #[arg(long, value_name = "NAME")]
     key_exchange: Option<Exchange>,
 }
@@ -332,7 +334,8 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     if let Err(Unusable::Wrong(told)) = hosts::literal(uri.host().unwrap_or_default()) {
         return Err(told);
     }
-    // RFC 3986 section 3.2.2: brackets are around the whole host. The parser takes `[::1]host` for `[::1]`.
+    // RFC 3986 section 3.2.2: brackets are around the whole host. The parser takes `[::1]host` for
+    // `[::1]`.
     let behind = match authority.split_once(']') {
         None if !authority.contains('[') => authority,
         Some((literal, port)) if literal.starts_with('[') && is_port_or_none(port) => port,

@@ -14,8 +14,8 @@ pub(crate) fn listed() -> Result<Vec<InterfaceAddress>, Failure> {
         .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))
 }
 
-/// An option for a path manager. Sockets of --local ADDR are bound to no interface, so the addresses that an
-/// interface has now are named as well.
+/// An option for a path manager. Sockets of --local ADDR are bound to no interface, so the
+/// addresses that an interface has now are named as well.
 pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Iterator<Item = Origin> {
     let (named, interface) = match origin {
         Local::Address(ip) => (Origin::Address(*ip), None),
@@ -44,7 +44,8 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// True if the user relies on the option to spare a link: a wrong name is told even to a user who wants only errors.
+    /// True if the user relies on the option to spare a link: a wrong name is told even to a user
+    /// who wants only errors.
     pub(crate) fn spares(self) -> bool {
         !matches!(self, Self::Start)
     }
@@ -60,8 +61,8 @@ impl Use {
     }
 }
 
-/// Words about the interfaces without a usable address among these, and about the addresses that this machine does
-/// not have, each once.
+/// Words about the interfaces without a usable address among these, and about the addresses that
+/// this machine does not have, each once.
 pub(crate) fn absent<'a>(
     origins: impl Iterator<Item = (&'a Local, Use)>,
     listed: &[InterfaceAddress],
@@ -146,7 +147,8 @@ mod tests {
         let once = "has no address yet; paths start there once it has one";
         let expected = ["wwan0", "eth1", "away0"].map(|name| format!("{name} {once}"));
         assert_eq!(told, expected);
-        // The message names the option that spares a link. --exclude works for an interface without an address.
+        // The message names the option that spares a link. --exclude works for an interface without
+        // an address.
         let once = "has no address yet";
         for (for_what, expected) in [
             (

@@ -12,8 +12,9 @@ use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// Open a path from this local address or interface, once it is there; repeat for several. In the
-    /// names of interfaces, * stands for any characters and ? for one, here and in other options
+    /// Open a path from this local address or interface, once it is there; repeat for several. In
+    /// the names of interfaces, * stands for any characters and ? for one, here and in other
+    /// options
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
     /// Open no path over this interface; repeat for several. Tunnels, bridges to containers, and a

@@ -473,7 +473,8 @@ mod tests {
         }
         let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
         let start = format!("--ca {}: ", path.display());
-        // A broken certificate, or a certificate without an end, leaves the other certificates alone.
+        // A broken certificate, or a certificate without an end, leaves the other certificates
+        // alone.
         let cut = &pem[..pem.len() / 2];
         for text in [
             format!("{broken}{pem}"),
@@ -530,7 +531,8 @@ mod tests {
         assert_eq!(reason(&other), "it could not be checked");
     }
 
-    /// As `openssl req -x509` makes them: a certificate for a server that says it is one of an authority.
+    /// As `openssl req -x509` makes them: a certificate for a server that says it is one of an
+    /// authority.
     fn own_authority(name: &str, until: i32) -> rcgen::Certificate {
         let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -540,8 +542,8 @@ mod tests {
         params.self_signed(&key).unwrap()
     }
 
-    /// A server whose own certificate is in the file of `--ca` is trusted for its names and its time, also if an
-    /// authority issued the certificate.
+    /// A server whose own certificate is in the file of `--ca` is trusted for its names and its
+    /// time, also if an authority issued the certificate.
     #[test]
     fn a_certificate_that_is_named_itself_is_trusted() {
         let directory = tempfile::tempdir().unwrap();

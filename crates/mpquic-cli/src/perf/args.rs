@@ -57,7 +57,8 @@ pub(crate) struct Perf {
     /// Bytes of each DATAGRAM
     #[arg(long, value_name = "BYTES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(32..=65_000))]
     pub(crate) datagram_size: u32,
-    /// Rate of DATAGRAMs in each direction, in bits per second with a unit, such as 800k, 20M or 1.5G
+    /// Rate of DATAGRAMs in each direction, in bits per second with a unit, such as 800k, 20M or
+    /// 1.5G
     #[arg(long, value_name = "RATE", default_value = "2M")]
     pub(crate) datagram_rate: Rate,
     #[command(flatten)]

@@ -235,8 +235,8 @@ impl Measurement<'_> {
         Ok(latency)
     }
 
-    /// Samples the paths and prints the progress, until the connection is lost. After some
-    /// silence of the server, a probe asks the server's system whether a program listens on the port.
+    /// Samples the paths and prints the progress, until the connection is lost. After some silence
+    /// of the server, a probe asks the server's system whether a program listens on the port.
     async fn watch(&self) -> Result<(), Failure> {
         let until_gone = || knock::until_gone(self.client.connection.remote_address());
         let mut gone = pin!(until_gone());

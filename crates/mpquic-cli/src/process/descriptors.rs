@@ -3,8 +3,8 @@
 #[cfg(unix)]
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit of this process to the hard limit. The usual soft limit is for programs that call
-/// `select`.
+/// Raises the limit of this process to the hard limit. The usual soft limit is for programs that
+/// call `select`.
 pub(crate) fn raise() {
     #[cfg(unix)]
     {
@@ -23,8 +23,8 @@ pub(crate) fn for_flows() -> usize {
         .max(1)
 }
 
-/// Number of files that a server may hold open: a third of the limit. The rest is for sockets, logs, and the directories
-/// of a path while the server opens a file.
+/// Number of files that a server may hold open: a third of the limit. The rest is for sockets,
+/// logs, and the directories of a path while the server opens a file.
 pub(crate) fn for_files() -> usize {
     usize::try_from(limit() / 3).unwrap_or(usize::MAX).max(1)
 }

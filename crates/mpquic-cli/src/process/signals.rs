@@ -98,7 +98,8 @@ impl Hangups {
     }
 }
 
-/// Requests to hand over to a new process (SIGUSR2). Once this value exists, the signal does not end the process.
+/// Requests to hand over to a new process (SIGUSR2). Once this value exists, the signal does not
+/// end the process.
 pub(crate) struct Upgrades {
     #[cfg(unix)]
     handled: Option<Signal>,

@@ -32,7 +32,8 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes a directory and the missing directories above, for their owner alone. An existing directory stays as it is.
+/// Makes a directory and the missing directories above, for their owner alone. An existing
+/// directory stays as it is.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]

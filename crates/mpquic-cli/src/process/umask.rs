@@ -21,13 +21,15 @@ pub(crate) fn umask() -> u32 {
     0
 }
 
-/// Runs `make`, whose new files are for their owner alone. So are files that other threads make meanwhile.
+/// Runs `make`, whose new files are for their owner alone. So are files that other threads make
+/// meanwhile.
 #[cfg(unix)]
 pub(crate) fn with_private_files<T>(make: impl FnOnce() -> T) -> T {
     exchange_umask(make).1
 }
 
-/// Withholds all permissions of groups and others while `run` runs. Returns the umask of the process, too.
+/// Withholds all permissions of groups and others while `run` runs. Returns the umask of the
+/// process, too.
 #[cfg(unix)]
 fn exchange_umask<T>(run: impl FnOnce() -> T) -> (Mode, T) {
     use rustix::process::umask;

@@ -48,11 +48,13 @@ pub(crate) enum Proxy {
 ///
 /// Prints `listening on ADDR:PORT` for each address to standard output, then the SHA-256
 /// fingerprint of its self-signed certificate, for the option --pin of `mpquic proxy client`.
-/// SIGINT or SIGTERM stops the server after its open flows (--drain-timeout). SIGUSR2 starts the installed program
-/// with the same options as the next server, and stops this one after its open flows (--upgrade-timeout).
+/// SIGINT or SIGTERM stops the server after its open flows (--drain-timeout). SIGUSR2 starts the
+/// installed program with the same options as the next server, and stops this one after its open
+/// flows (--upgrade-timeout).
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
-    /// File of users, with `basic NAME:PASSWORD`, `bearer TOKEN` or a line of `mpquic proxy user add` on each line
+    /// File of users, with `basic NAME:PASSWORD`, `bearer TOKEN` or a line of `mpquic proxy user
+    /// add` on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) credentials: Option<PathBuf>,
     /// Accept only clients with a certificate issued by a certificate in this file; with
@@ -72,8 +74,9 @@ pub(crate) struct ProxyServer {
     /// Allow only the targets of --allow
     #[arg(long, requires = "allow")]
     pub(crate) only_allowed: bool,
-    /// Allow a user TCP ports of this machine that lead to its client (`-R` of `mpquic proxy client`): PORT or
-    /// FIRST-LAST, behind USER= for one user, such as alice=8000-8099; repeat for several. By default, nobody has ports
+    /// Allow a user TCP ports of this machine that lead to its client (`-R` of `mpquic proxy
+    /// client`): PORT or FIRST-LAST, behind USER= for one user, such as alice=8000-8099; repeat for
+    /// several. By default, nobody has ports
     #[arg(long, value_name = "[USER=]PORTS")]
     pub(crate) allow_reverse: Vec<ReverseRule>,
     /// Prefix of addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96,
@@ -90,18 +93,19 @@ pub(crate) struct ProxyServer {
     /// UDP flow displaces the one that has waited longest for an answer or was idle for 2 seconds
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
-    /// Memory in MiB for data of one user's flows that a target does not read, or the user's client does not acknowledge.
-    /// Each connection of a user gets a third of the rest for its windows
+    /// Memory in MiB for data of one user's flows that a target does not read, or the user's client
+    /// does not acknowledge. Each connection of a user gets a third of the rest for its windows
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub(crate) max_user_memory: u32,
-    /// Memory in MiB for the same data of all users together. A user leaves at least its own number of bytes for others
+    /// Memory in MiB for the same data of all users together. A user leaves at least its own number
+    /// of bytes for others
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub(crate) max_memory: u32,
     /// New UDP flows of one user per second, and as many TCP and DNS flows; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
-    /// Refuse clients one UDP port for all targets of a program (`--udp-mapping` of `mpquic proxy client`):
-    /// each target gets a port of its own, and strangers reach no client
+    /// Refuse clients one UDP port for all targets of a program (`--udp-mapping` of `mpquic proxy
+    /// client`): each target gets a port of its own, and strangers reach no client
     #[arg(long)]
     pub(crate) no_udp_binding: bool,
     /// Give up a target without an answer after this time, including the lookup of its name
@@ -109,21 +113,22 @@ pub(crate) struct ProxyServer {
     pub(crate) target_timeout: u64,
     #[command(flatten)]
     pub(crate) idle: Idle,
-    /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is a rule of --allow;
-    /// repeat for several, the first fitting one counts. Other flows are classified by port, size and rate
+    /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is a rule
+    /// of --allow; repeat for several, the first fitting one counts. Other flows are classified by
+    /// port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
     /// After SIGTERM or SIGINT, let open flows continue for up to this time; a second signal stops
     /// the server at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) drain_timeout: u64,
-    /// After SIGUSR2, which starts the installed program in this server's place, let open flows continue here for up
-    /// to this time
+    /// After SIGUSR2, which starts the installed program in this server's place, let open flows
+    /// continue here for up to this time
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     pub(crate) upgrade_timeout: u64,
-    /// Also read options from this TOML file: keys are the names of options, such as `max-flows = 100`. The
-    /// command line overrides the file. SIGHUP reads the file, the credentials and the certificate again:
-    /// users, rules and limits of flows change, open flows go on
+    /// Also read options from this TOML file: keys are the names of options, such as `max-flows =
+    /// 100`. The command line overrides the file. SIGHUP reads the file, the credentials and the
+    /// certificate again: users, rules and limits of flows change, open flows go on
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -162,22 +167,24 @@ pub(crate) struct ProxyClient {
     /// for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
     pub(crate) forward: Vec<Forward>,
-    /// Have the proxy listen on this TCP port, on all its addresses by default, and lead connections to this target
-    /// near the client; the operator must allow the port (`--allow-reverse` of `mpquic proxy server`); repeat for several
+    /// Have the proxy listen on this TCP port, on all its addresses by default, and lead
+    /// connections to this target near the client; the operator must allow the port
+    /// (`--allow-reverse` of `mpquic proxy server`); repeat for several
     #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
     pub(crate) reverse: Vec<ReverseForward>,
     /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is NETWORK,
-    /// NETWORK:PORTS or :PORTS; repeat for several, the first fitting one counts. Other flows are classified
-    /// by port, size and rate
+    /// NETWORK:PORTS or :PORTS; repeat for several, the first fitting one counts. Other flows are
+    /// classified by port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
-    /// UDP ports of a program's socket at the server, with --tun and SOCKS. `endpoint-independent`: one port for all
-    /// targets, as game consoles, WebRTC and other peer-to-peer programs need it; others can then send to the
-    /// program
+    /// UDP ports of a program's socket at the server, with --tun and SOCKS. `endpoint-independent`:
+    /// one port for all targets, as game consoles, WebRTC and other peer-to-peer programs need it;
+    /// others can then send to the program
     #[arg(long, value_name = "MAPPING", value_enum, default_value_t = UdpMapping::PerTarget)]
     pub(crate) udp_mapping: UdpMapping,
-    /// Who may send to a port of `--udp-mapping endpoint-independent`: `address-dependent`, the addresses to which
-    /// the program has sent, from any port (the default); `endpoint-independent`, everybody
+    /// Who may send to a port of `--udp-mapping endpoint-independent`: `address-dependent`, the
+    /// addresses to which the program has sent, from any port (the default);
+    /// `endpoint-independent`, everybody
     #[arg(long, value_name = "FILTERING")]
     pub(crate) udp_filtering: Option<Filtering>,
     #[cfg(target_os = "linux")]
@@ -185,8 +192,8 @@ pub(crate) struct ProxyClient {
     pub(crate) tun: TunArgs,
     #[command(flatten)]
     pub(crate) idle: Idle,
-    /// Also read options from this TOML file: keys are the names of options, such as `socks = [1080]`. The
-    /// command line overrides the file
+    /// Also read options from this TOML file: keys are the names of options, such as `socks =
+    /// [1080]`. The command line overrides the file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -195,9 +202,10 @@ pub(crate) struct ProxyClient {
     pub(crate) reach: Reach,
     #[command(flatten)]
     pub(crate) preference: Preference,
-    /// Bytes a month on this interface, sent and received with their headers of IP and UDP: 500M, 20G or 1.5T. An
-    /// interface without bytes left is closed until the next month, which begins at 00:00 UTC on the day of
-    /// `reset` (1 to 28, default 1); repeat for several, the first fitting one counts
+    /// Bytes a month on this interface, sent and received with their headers of IP and UDP: 500M,
+    /// 20G or 1.5T. An interface without bytes left is closed until the next month, which begins at
+    /// 00:00 UTC on the day of `reset` (1 to 28, default 1); repeat for several, the first fitting
+    /// one counts
     #[arg(long, value_name = "IFACE=SIZE[,reset=DAY]", value_parser = parse_quota)]
     pub(crate) quota: Vec<Quota>,
     /// File of the counts for --quota, written once a minute
@@ -246,11 +254,13 @@ pub(crate) struct Idle {
     /// Close a UDP flow without data for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) udp_idle: u64,
-    /// Keep unsent TCP data of this time, and of a round trip: a program that sends faster than the links has to
-    /// wait. Shorter times tell programs sooner how fast the links are, longer ones fill links that vary
+    /// Keep unsent TCP data of this time, and of a round trip: a program that sends faster than the
+    /// links has to wait. Shorter times tell programs sooner how fast the links are, longer ones
+    /// fill links that vary
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) send_queue: u64,
-    /// Keep open flows while no link works, for up to this time. The shorter time of client and server counts
+    /// Keep open flows while no link works, for up to this time. The shorter time of client and
+    /// server counts
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(10..=86_400))]
     pub(crate) max_outage: u64,
 }

@@ -54,13 +54,15 @@ pub(crate) enum Change {
     },
     /// Set the bytes a month on an interface, as --quota does, or none
     Quota {
-        /// The interface or a pattern such as wwan*, a size such as 20G or none, and the day on which months begin
+        /// The interface or a pattern such as wwan*, a size such as 20G or none, and the day on
+        /// which months begin
         #[arg(value_name = "IFACE=SIZE[,reset=DAY]", value_parser = parse_quota_or_none)]
         quota: Quota,
     },
     /// Show the present settings
     Show {
-        /// Print a JSON object with `scheduler`, `controller`, `costs`, `backups`, `paused`, `quotas` and `interfaces`
+        /// Print a JSON object with `scheduler`, `controller`, `costs`, `backups`, `paused`,
+        /// `quotas` and `interfaces`
         #[arg(long)]
         json: bool,
     },

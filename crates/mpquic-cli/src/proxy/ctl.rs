@@ -15,12 +15,13 @@ use crate::text::json;
 
 /// Change the paths and policies of the proxy client that runs on this machine
 ///
-/// Asks the client's Unix socket (--status-socket), as its user or root. A change holds for the open connection and
-/// for later ones, until the client ends: the next start takes its options and files again.
+/// Asks the client's Unix socket (--status-socket), as its user or root. A change holds for the
+/// open connection and for later ones, until the client ends: the next start takes its options and
+/// files again.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyCtl {
-    /// The socket of the client [default: proxy-client.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, then in
-    /// /run/mpquic and /run/mpquic-tun, where services have it]
+    /// The socket of the client [default: proxy-client.sock in $RUNTIME_DIRECTORY or
+    /// $XDG_RUNTIME_DIR, then in /run/mpquic and /run/mpquic-tun, where services have it]
     #[arg(long, value_name = "SOCKET")]
     socket: Option<PathBuf>,
     #[command(subcommand)]

@@ -1,5 +1,6 @@
-//! Keeps a connection to the proxy: makes the first one, and another one after a loss, before the end of a proxy that
-//! says that it ends, and in the place of one that the proxy may have forgotten.
+//! Keeps a connection to the proxy: makes the first one, and another one after a loss, before the
+//! end of a proxy that says that it ends, and in the place of one that the proxy may have
+//! forgotten.
 
 use std::convert::Infallible;
 #[cfg(target_os = "linux")]
@@ -24,12 +25,13 @@ use crate::proxy::liveness::{ask, until_closed, until_heard, until_silent};
 const LOOK_UP: Duration = Duration::from_secs(300);
 /// It is tried for ever to get a connection back.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// In this time after a loss, pauses between attempts are short: programs wait, and the proxy may just restart.
+/// In this time after a loss, pauses between attempts are short: programs wait, and the proxy may
+/// just restart.
 const FRESH: Duration = Duration::from_secs(60);
 /// The longest pause in that time.
 const SHORT: Duration = Duration::from_secs(1);
-/// After this time with packets that have no answer, the proxy may have forgotten the connection, and is asked by
-/// another one.
+/// After this time with packets that have no answer, the proxy may have forgotten the connection,
+/// and is asked by another one.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time in which a connection that works after all shows it.
 const PROOF: Duration = Duration::from_secs(3);
@@ -52,7 +54,8 @@ impl Waiting {
     }
 }
 
-/// The proxy's addresses, once its name has some: at boot there may be no network yet, nor the link of the proxy.
+/// The proxy's addresses, once its name has some: at boot there may be no network yet, nor the link
+/// of the proxy.
 #[cfg(target_os = "linux")]
 pub(super) async fn addresses(
     args: &ProxyClient,
@@ -81,8 +84,8 @@ async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
     tokio::time::sleep(if is_fresh { pause.min(SHORT) } else { pause }).await;
 }
 
-/// Looks the proxy's name up again: the proxy may have moved. A kill switch would let nothing through to another
-/// address.
+/// Looks the proxy's name up again: the proxy may have moved. A kill switch would let nothing
+/// through to another address.
 async fn look_up_again(sessions: &Sessions<'_>, args: &ProxyClient) {
     #[cfg(target_os = "linux")]
     if args.tun.kill_switch.is_some() {
@@ -245,8 +248,9 @@ async fn until_past(
     }
 }
 
-/// A new connection to the proxy, once the proxy answers on it and not on the old one: it has forgotten the old one, or
-/// moved. While nothing reaches the proxy, the old connection and its flows stay.
+/// A new connection to the proxy, once the proxy answers on it and not on the old one: it has
+/// forgotten the old one, or moved. While nothing reaches the proxy, the old connection and its
+/// flows stay.
 async fn replacement(
     args: &ProxyClient,
     sessions: &Sessions<'_>,

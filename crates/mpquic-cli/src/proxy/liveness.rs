@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 struct Silence {
     received: u64,
-    /// Datagrams sent up to the first look without a new datagram from the peer. The last acknowledgements are among
-    /// them, and wait for no answer.
+    /// Datagrams sent up to the first look without a new datagram from the peer. The last
+    /// acknowledgements are among them, and wait for no answer.
     sent: Option<u64>,
     /// The first look after a datagram that waits for an answer.
     since: Option<Instant>,
@@ -41,7 +41,8 @@ impl Silence {
     }
 }
 
-/// Asks for an answer on each path. Earlier datagrams may have been tests of paths that never worked.
+/// Asks for an answer on each path. Earlier datagrams may have been tests of paths that never
+/// worked.
 pub(super) fn ask(connection: &Connection) {
     for path in connection.paths() {
         // A path that just closed is not asked.
@@ -74,7 +75,8 @@ pub(super) async fn until_heard(connection: &Connection) {
     }
 }
 
-/// Waits until packets have no answer, and the proxy's system reports that no program listens on the proxy's port.
+/// Waits until packets have no answer, and the proxy's system reports that no program listens on
+/// the proxy's port.
 pub(super) async fn until_closed(connection: &Connection) {
     loop {
         until_silent(connection, LOOK).await;

@@ -179,7 +179,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// What files and options say now, for the proxy and its endpoints, with the name of the certificate.
+/// What files and options say now, for the proxy and its endpoints, with the name of the
+/// certificate.
 fn renewed(
     read_again: impl Fn() -> Result<ProxyServer, Failure>,
     report: &Arc<Report>,
@@ -474,7 +475,8 @@ mpquic_proxy_request_memory_bytes 0
         assert_eq!(label(Some(r#"a"b\c"#)), r#"a\"b\\c"#);
     }
 
-    /// Names, kinds and labels of the metrics in the queries of the dashboard are those of the metrics page.
+    /// Names, kinds and labels of the metrics in the queries of the dashboard are those of the
+    /// metrics page.
     #[tokio::test]
     async fn the_dashboard_asks_for_metrics_that_there_are() {
         let served = Served::start(Anything::new(1), limits::Limits::default(), Alpn::H3);

@@ -1,4 +1,5 @@
-//! The Unix socket of a proxy or client: answers `mpquic proxy status`, and takes the commands of `mpquic proxy ctl`.
+//! The Unix socket of a proxy or client: answers `mpquic proxy status`, and takes the commands of
+//! `mpquic proxy ctl`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -130,8 +131,8 @@ async fn serve(
     }
 }
 
-/// True for a peer that runs as the user of this process, or as root. The mode of the socket says the same, but a
-/// process may hand its connection to another one.
+/// True for a peer that runs as the user of this process, or as root. The mode of the socket says
+/// the same, but a process may hand its connection to another one.
 fn may_command(stream: &UnixStream) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     let peer = stream.peer_cred().map(|peer| peer.uid());
@@ -193,7 +194,8 @@ pub(crate) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
     serde_json::from_slice(&told).map_err(Failure::other)
 }
 
-/// Sends a line to the client at the named socket, or at the first default socket of a client with an answer.
+/// Sends a line to the client at the named socket, or at the first default socket of a client with
+/// an answer.
 pub(crate) fn command(named: Option<&Path>, line: &str) -> Result<Reply, Failure> {
     let is_of_client = |path: &PathBuf| path.ends_with(name(Role::Client));
     let candidates = match named {
@@ -389,8 +391,8 @@ mod tests {
         assert!(failure.message().contains("earlier version"), "{failure:?}");
     }
 
-    /// Whoever may write to the directory could put a link to another file in the place of the socket, before the
-    /// mode of the path changes.
+    /// Whoever may write to the directory could put a link to another file in the place of the
+    /// socket, before the mode of the path changes.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_socket_is_private_from_the_start() {

@@ -18,9 +18,9 @@ use crate::text::count::count;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StatusSocket {
-    /// Unix socket that answers `mpquic proxy status` and, of a client, `mpquic proxy ctl`, for this user and
-    /// root only [default: proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY, or else in
-    /// $XDG_RUNTIME_DIR; no socket if neither is set]
+    /// Unix socket that answers `mpquic proxy status` and, of a client, `mpquic proxy ctl`, for
+    /// this user and root only [default: proxy-client.sock or proxy-server.sock in
+    /// $RUNTIME_DIRECTORY, or else in $XDG_RUNTIME_DIR; no socket if neither is set]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) status_socket: Option<PathBuf>,
 }

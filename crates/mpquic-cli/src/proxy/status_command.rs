@@ -26,11 +26,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// ends it (exit code 0), with the rates of the last second, and with the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
-    /// The socket to ask [default: proxy-client.sock, then proxy-server.sock, in $RUNTIME_DIRECTORY or
-    /// $XDG_RUNTIME_DIR, then in /run/mpquic and /run/mpquic-tun, where services have them]
+    /// The socket to ask [default: proxy-client.sock, then proxy-server.sock, in $RUNTIME_DIRECTORY
+    /// or $XDG_RUNTIME_DIR, then in /run/mpquic and /run/mpquic-tun, where services have them]
     socket: Option<PathBuf>,
-    /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`), `flows`
-    /// and, of a client, `interfaces` and with `--tun` `tunnel`
+    /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`),
+    /// `flows` and, of a client, `interfaces` and with `--tun` `tunnel`
     #[arg(long)]
     json: bool,
     /// Refresh each second, with the rates of each path and flow in the last second
@@ -38,7 +38,8 @@ pub(crate) struct ProxyStatus {
     pub(crate) live: bool,
 }
 
-/// Asks, and prints the answer. With `--live`, repeats until dropped, or until the socket gives no answer.
+/// Asks, and prints the answer. With `--live`, repeats until dropped, or until the socket gives no
+/// answer.
 pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     let socket = args.socket.as_deref();
     let status = socket::ask(socket)?;

@@ -24,8 +24,8 @@ pub(crate) enum ProxyUser {
 
 /// Add a user with a hashed password
 ///
-/// Prints the line for the client's own file of credentials, `basic NAME:PASSWORD`, with a random password. No file has
-/// the password.
+/// Prints the line for the client's own file of credentials, `basic NAME:PASSWORD`, with a random
+/// password. No file has the password.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
     /// The server's file of credentials; a new file is private
@@ -164,7 +164,8 @@ fn users(path: &Path, text: &str) -> Result<Vec<User>, Failure> {
     users.collect()
 }
 
-/// Replaces a file at once, with owner and permissions of the old one: the server may run as another user.
+/// Replaces a file at once, with owner and permissions of the old one: the server may run as
+/// another user.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     // A link stays a link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -33,7 +33,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// A pipe may let us wait for long, and so may a disk: this is no reason not to listen to signals.
+    /// A pipe may let us wait for long, and so may a disk: this is no reason not to listen to
+    /// signals.
     pub(crate) async fn open(item: &Item) -> Result<Self, Failure> {
         let item = item.clone();
         let opened = tokio::task::spawn_blocking(move || Self::open_now(&item)).await;
@@ -93,8 +94,8 @@ impl Input {
         Ok(())
     }
 
-    /// The next bytes; none at the end. In place of the last bytes of a file there is an error if somebody wrote to the
-    /// file since it was opened: the bytes before may be of another version.
+    /// The next bytes; none at the end. In place of the last bytes of a file there is an error if
+    /// somebody wrote to the file since it was opened: the bytes before may be of another version.
     pub(crate) async fn read(&mut self) -> io::Result<Bytes> {
         // Small files need no large buffers. One byte more shows whether the file grew.
         let left = self

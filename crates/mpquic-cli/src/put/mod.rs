@@ -139,8 +139,8 @@ pub(crate) async fn run(args: Put, unfinished: &Unfinished) -> Result<(), Failur
     result
 }
 
-/// A URL of the user that files get. A browser cuts a URL at `#`, and `?` begins a query: a file whose name has one of
-/// them would replace another file of the server.
+/// A URL of the user that files get. A browser cuts a URL at `#`, and `?` begins a query: a file
+/// whose name has one of them would replace another file of the server.
 fn parse_target(text: &str) -> Result<Uri, String> {
     for (sign, escape, what) in [('#', "%23", "fragment"), ('?', "%3F", "query")] {
         if text.contains(sign) {

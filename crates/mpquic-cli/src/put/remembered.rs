@@ -1,4 +1,5 @@
-//! Unfinished uploads that the next run of `put` can go on with: a note for each, in a directory of the user's programs.
+//! Unfinished uploads that the next run of `put` can go on with: a note for each, in a directory of
+//! the user's programs.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -55,8 +56,8 @@ struct Note {
     of: String,
 }
 
-/// The note about one file and its URL. While one command holds it, no other uses it: two commands that send the same
-/// file do not take the upload from each other.
+/// The note about one file and its URL. While one command holds it, no other uses it: two commands
+/// that send the same file do not take the upload from each other.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     /// `None` if nothing is remembered.
@@ -76,8 +77,8 @@ struct Held {
 }
 
 impl Remembered {
-    /// The note in this directory; without a directory, or about data that is no file, nothing is remembered. It counts
-    /// as one of `unfinished` from its first upload on until it is forgotten.
+    /// The note in this directory; without a directory, or about data that is no file, nothing is
+    /// remembered. It counts as one of `unfinished` from its first upload on until it is forgotten.
     pub(crate) fn new(
         directory: Option<&Path>,
         url: &Uri,
@@ -114,7 +115,8 @@ impl Remembered {
         held.is_noted = is_noted;
     }
 
-    /// The failure of the upload. After a broken connection, it says that the same command can go on.
+    /// The failure of the upload. After a broken connection, it says that the same command can go
+    /// on.
     pub(crate) fn told_with(&self, failure: Failure) -> Failure {
         let is_broken = matches!(
             failure.cause(),

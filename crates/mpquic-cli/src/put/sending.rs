@@ -63,7 +63,8 @@ pub(crate) struct Sending<'a> {
     /// The uploads that the next run can go on with.
     pub(crate) unfinished: Unfinished,
     pub(crate) total: Total,
-    /// The number of the last connection whose break the user was told: many files may be sent over one connection.
+    /// The number of the last connection whose break the user was told: many files may be sent over
+    /// one connection.
     pub(crate) told: AtomicU64,
 }
 
@@ -233,7 +234,8 @@ impl Sending<'_> {
         }
     }
 
-    /// The failure of a request to a server that has been gone for too long, for this file or another one.
+    /// The failure of a request to a server that has been gone for too long, for this file or
+    /// another one.
     fn given_up(&self, url: &Uri) -> Option<Failure> {
         let reached = &self.sessions.reached;
         reached.given_up(url, self.retry, clock::now())
@@ -323,7 +325,8 @@ impl Sending<'_> {
         }
     }
 
-    /// Fails if the server has a file where a directory is wanted. The request gives no attributes, so it changes nothing.
+    /// Fails if the server has a file where a directory is wanted. The request gives no attributes,
+    /// so it changes nothing.
     async fn check_directory(&self, client: &http3::Client, url: &Uri) -> Result<(), Unsent> {
         match self.give(client, url, Attributes::default()).await {
             Err(error)
@@ -405,7 +408,8 @@ impl Sending<'_> {
             method: Method::HEAD,
             ..Ask::get(&begun.upload)
         };
-        // The server of the upload's URL is the server of the file's URL, so the same credentials apply.
+        // The server of the upload's URL is the server of the file's URL, so the same credentials
+        // apply.
         self.secrets.add_to(&flow.item.url, &mut ask.fields);
         match self.ask(client, &ask).await {
             Ok(fields) => {
@@ -472,8 +476,9 @@ impl Sending<'_> {
         }
     }
 
-    /// Waits until the connection is lost, nobody listens on the server's port any more, or nothing has gone on for too
-    /// long. While a read takes its time, as of standard input, nothing else would tell.
+    /// Waits until the connection is lost, nobody listens on the server's port any more, or nothing
+    /// has gone on for too long. While a read takes its time, as of standard input, nothing else
+    /// would tell.
     async fn until_hopeless(
         &self,
         connection: &Connection,
@@ -577,8 +582,8 @@ fn may_allow(method: &Method, fields: &HeaderMap) -> bool {
     lists.peek().is_none() || lists.any(|list| list.split(',').any(is_it))
 }
 
-/// The reason for which `mpquic serve` may refuse a file with this status, and the option of the server that lets it take
-/// the file.
+/// The reason for which `mpquic serve` may refuse a file with this status, and the option of the
+/// server that lets it take the file.
 fn hint(status: StatusCode, url: &Uri) -> Option<String> {
     let option = match status {
         StatusCode::FORBIDDEN if needs_dot_files(url.path()) => {

@@ -135,8 +135,8 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
     Ok(items)
 }
 
-/// True if the tool was started with a closed standard input. The runtime then opens /dev/null for reading and writing
-/// in its place; a shell opens /dev/null for reading to send an empty file.
+/// True if the tool was started with a closed standard input. The runtime then opens /dev/null for
+/// reading and writing in its place; a shell opens /dev/null for reading to send an empty file.
 #[cfg(unix)]
 fn is_stdin_closed() -> bool {
     use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
@@ -204,8 +204,8 @@ impl Items {
         });
     }
 
-    /// Adds the files and directories below a directory. A file that cannot be sent does not keep other files from
-    /// being sent.
+    /// Adds the files and directories below a directory. A file that cannot be sent does not keep
+    /// other files from being sent.
     fn walk(&mut self, root: &Path, url: &Uri) {
         let mut left = vec![(root.to_owned(), url.clone(), 1)];
         while let Some((directory, url, depth)) = left.pop() {

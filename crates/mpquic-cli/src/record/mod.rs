@@ -130,8 +130,8 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
     }
 }
 
-/// Measures the path from one address to the first of the server's addresses that answers there; `None` if there is
-/// no address.
+/// Measures the path from one address to the first of the server's addresses that answers there;
+/// `None` if there is no address.
 async fn measure_from(
     args: &Record,
     (sessions, server, start): (&Sessions<'_>, &Uri, &Start),

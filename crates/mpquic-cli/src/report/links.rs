@@ -4,7 +4,8 @@ use mpquic_tokio::Traffic;
 use mpquic_tokio::path_managers::Origin;
 use serde::Serialize;
 
-/// The bytes of the IP packets of one link, those of paths and connections that have ended among them.
+/// The bytes of the IP packets of one link, those of paths and connections that have ended among
+/// them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct LinkReport {
     /// The interface, or the local address without an interface.

@@ -155,8 +155,8 @@ pub(crate) fn path_counters(connection: &Connection) -> Vec<PathStats> {
     paths
 }
 
-/// The paths of a reading of their counters, each with its part in an earlier reading. A path that had ended before the
-/// earlier reading is left out.
+/// The paths of a reading of their counters, each with its part in an earlier reading. A path that
+/// had ended before the earlier reading is left out.
 pub(crate) fn with_earlier<'a>(
     before: &'a [PathStats],
     after: &'a [PathStats],
@@ -171,7 +171,8 @@ pub(crate) fn with_earlier<'a>(
     })
 }
 
-/// Figures of the paths between two readings of their counters. A path that had ended before is left out.
+/// Figures of the paths between two readings of their counters. A path that had ended before is
+/// left out.
 pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
     let report = |(earlier, path): (Option<&PathStats>, &PathStats)| {
         let since = |counter: fn(&PathStats) -> u64| {
@@ -273,7 +274,8 @@ pub(crate) fn of_files(number: usize, bytes: u64, seconds: f64) -> String {
     format!("{files}, {bytes} in {seconds:.2} s, {speed}")
 }
 
-/// "on the wire: wlan0 1.5 MiB received, 20.0 KiB sent; lte0 3.0 MiB received, 41.0 KiB sent", for several links.
+/// "on the wire: wlan0 1.5 MiB received, 20.0 KiB sent; lte0 3.0 MiB received, 41.0 KiB sent", for
+/// several links.
 pub(crate) fn on_the_wire(links: &[LinkReport]) -> Option<String> {
     let told = |link: &LinkReport| {
         let (received, sent) = (size(link.bytes_received), size(link.bytes_sent));

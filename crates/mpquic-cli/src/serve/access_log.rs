@@ -22,8 +22,8 @@ use crate::text::times;
 /// wait.
 const MAX_WAITING: usize = 10_000;
 
-/// How long the end of the server waits until waiting lines are written: who reads standard output may have
-/// stopped reading.
+/// How long the end of the server waits until waiting lines are written: who reads standard output
+/// may have stopped reading.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two looks at whether they are written.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -61,9 +61,9 @@ pub(crate) struct Serve {
         conflicts_with = "perf"
     )]
     pub(crate) alt_svc: Option<Option<SocketAddr>>,
-    /// Accept only clients with a certificate that one of the certificates in this file has issued, or that
-    /// is in the file itself (`mpquic get --client-cert`). Each client is a user, called `certificate-` and the
-    /// first 8 digits of the SHA-256 of its certificate
+    /// Accept only clients with a certificate that one of the certificates in this file has issued,
+    /// or that is in the file itself (`mpquic get --client-cert`). Each client is a user, called
+    /// `certificate-` and the first 8 digits of the SHA-256 of its certificate
     #[arg(long, value_name = "PEM")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Let PUT create and replace files in the directory. Everybody who can reach the server may do
@@ -79,8 +79,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) max_put_total: Option<u64>,
     /// Limit what each user, or all strangers of one address, may store while the server runs, MiB,
-    /// counted like --max-put-total, but a replaced file is not subtracted. Beyond the limit, clients
-    /// get 507 Insufficient Storage [default: no limit]
+    /// counted like --max-put-total, but a replaced file is not subtracted. Beyond the limit,
+    /// clients get 507 Insufficient Storage [default: no limit]
     #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) put_quota: Option<u64>,
     #[command(flatten)]

@@ -40,8 +40,8 @@ impl Client<'_> {
         }
     }
 
-    /// True if the client still has the right to store the file of this request. Users may have been removed since the
-    /// request began.
+    /// True if the client still has the right to store the file of this request. Users may have
+    /// been removed since the request began.
     pub(crate) fn may_store(&self, request: &Request<()>) -> bool {
         let Session {
             rights,

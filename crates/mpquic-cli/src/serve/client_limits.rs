@@ -25,7 +25,8 @@ pub(crate) struct AddressLimits {
     pub(crate) requests_per_second: Option<u32>,
     /// Rate of files.
     pub(crate) rate: Option<Rate>,
-    /// Requests cancelled at once: more than one connection may cancel, because an address can have several users.
+    /// Requests cancelled at once: more than one connection may cancel, because an address can have
+    /// several users.
     pub(crate) cancelled: u32,
     /// Further requests cancelled per second.
     pub(crate) cancelled_per_second: u32,

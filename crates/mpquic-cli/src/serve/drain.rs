@@ -1,5 +1,5 @@
-//! The graceful end of a server: the tasks that serve clients are told to finish, and the server waits
-//! until all tasks have ended.
+//! The graceful end of a server: the tasks that serve clients are told to finish, and the server
+//! waits until all tasks have ended.
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -1,8 +1,9 @@
-//! Attacks on a whole server in virtual time: hostile clients with a limited rate, beside an honest client.
+//! Attacks on a whole server in virtual time: hostile clients with a limited rate, beside an honest
+//! client.
 //!
-//! Each scenario runs in its own process, because the test measures resident memory. The honest request must take
-//! at most twice its time alone, and resident memory must stay below a bound. Each scenario also runs without the
-//! rule against its attack; then the test must find a fault.
+//! Each scenario runs in its own process, because the test measures resident memory. The honest
+//! request must take at most twice its time alone, and resident memory must stay below a bound.
+//! Each scenario also runs without the rule against its attack; then the test must find a fault.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -302,7 +303,8 @@ impl World {
     }
 }
 
-/// A request as HTTP/3 writes it (RFC 9204 appendix A): GET, https, the path and the name of the host.
+/// A request as HTTP/3 writes it (RFC 9204 appendix A): GET, https, the path and the name of the
+/// host.
 fn request(path: &[u8]) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap();
     let fields = [

@@ -1,5 +1,5 @@
-//! Answers to HTTP requests, whatever carries them: files with conditions and ranges, and a page for
-//! each directory.
+//! Answers to HTTP requests, whatever carries them: files with conditions and ranges, and a page
+//! for each directory.
 
 use std::time::Instant;
 
@@ -167,7 +167,8 @@ impl<E: Exchange> Answer<'_, E> {
         }
     }
 
-    /// Refuses a request with a method that the server does not answer, or with a content that the method does not take.
+    /// Refuses a request with a method that the server does not answer, or with a content that the
+    /// method does not take.
     async fn unknown(&mut self, takes_files: bool) -> Result<(), Refusal> {
         if takes_files && self.request.method() == Method::PATCH {
             let kinds = format!("{ATTRIBUTES}, {PARTIAL}");
@@ -270,7 +271,8 @@ impl<E: Exchange> Answer<'_, E> {
         }
     }
 
-    /// The methods that the client may use for the file or directory with the name that MKCOL asks for.
+    /// The methods that the client may use for the file or directory with the name that MKCOL asks
+    /// for.
     fn allowed_there(&self) -> String {
         let path = self.request.uri().path();
         let Session {
@@ -413,8 +415,8 @@ impl<E: Exchange> Answer<'_, E> {
         };
         let mut response = status(code).header(ACCEPT_RANGES, "bytes");
         let media_type = media_type(self.request.uri().path());
-        // Any client may have sent the file. Browsers show PDF files in another sandbox, and refuse PDF files in
-        // this sandbox.
+        // Any client may have sent the file. Browsers show PDF files in another sandbox, and refuse
+        // PDF files in this sandbox.
         let is_of_clients = self.session.source.max_upload().is_some();
         if is_of_clients && media_type != PDF {
             response = response.header(CONTENT_SECURITY_POLICY, "sandbox");

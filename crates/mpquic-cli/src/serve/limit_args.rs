@@ -23,8 +23,8 @@ pub(crate) struct LimitArgs {
     /// Requests of a connection that are answered at a time; others wait
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) max_requests: u16,
-    /// Open files for all clients, at most a third of the process's limit of descriptors; other requests
-    /// wait
+    /// Open files for all clients, at most a third of the process's limit of descriptors; other
+    /// requests wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=60_000))]
     pub(crate) max_open_files: u16,
     /// Requests per second from one address; N requests may come at once. Others are answered with

@@ -304,9 +304,10 @@ impl Client {
         self.shared.limits.files_per_client
     }
 
-    /// Waits until the connection answers fewer requests than its limit, and counts a request until the result is
-    /// dropped. Wait before the request is read: a request whose first bytes are read gets a larger window, and the
-    /// bytes of many waiting uploads would fill the connection's window.
+    /// Waits until the connection answers fewer requests than its limit, and counts a request until
+    /// the result is dropped. Wait before the request is read: a request whose first bytes are read
+    /// gets a larger window, and the bytes of many waiting uploads would fill the connection's
+    /// window.
     pub(crate) async fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.acquire().await.ok()
     }
@@ -314,8 +315,8 @@ impl Client {
     /// Waits for permission to open a file, for the user if known; `None` if the server allows no
     /// files.
     pub(crate) async fn open_file(&self, user: Option<&str>) -> Option<OpenFile> {
-        // The permit of the connection comes first, so that many requests of one connection do not hold up the
-        // requests of its network.
+        // The permit of the connection comes first, so that many requests of one connection do not
+        // hold up the requests of its network.
         let of_client = self.files.clone().acquire_owned().await.ok()?;
         let holding = self.shared.files.take(&self.taker(user), 1).await;
         Some(OpenFile {

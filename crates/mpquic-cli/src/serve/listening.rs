@@ -72,9 +72,9 @@ pub(crate) struct Listening {
     /// trip
     #[arg(long)]
     pub(crate) retry: bool,
-    /// Directory for the self-signed certificate and its key, which clients can pin over restarts. With
-    /// --cert, only clients of an earlier server use that key, to learn of a restart
-    /// [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    /// Directory for the self-signed certificate and its key, which clients can pin over restarts.
+    /// With --cert, only clients of an earlier server use that key, to learn of a restart [default:
+    /// $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Append a line for each request to this file; `-` is standard output
@@ -243,9 +243,9 @@ impl Listening {
     /// The key for stateless resets, if it can be the key of an earlier server here. Somebody who
     /// knows a server's connection IDs could make another server with the same key reveal the
     /// tokens of its resets (RFC 9000 section 21.11). So each address has its own key. An address
-    /// that is not chosen yet has no lasting key. With --cert, the key comes from the certificate in
-    /// --state, because other machines may have the certificate of --cert as well. A successor has
-    /// another key, because it must not reset connections of its predecessor.
+    /// that is not chosen yet has no lasting key. With --cert, the key comes from the certificate
+    /// in --state, because other machines may have the certificate of --cert as well. A successor
+    /// has another key, because it must not reset connections of its predecessor.
     fn reset_key(&self, identity: &Identity, generation: u64) -> Option<[u8; 32]> {
         let own = match (&self.cert, &self.state) {
             (None, _) => None,
@@ -358,8 +358,8 @@ impl Server {
     }
 
     /// Serves until a signal arrives, then finishes open requests, until `limit` or a second signal
-    /// ends them. With a `succession`, another process can have the addresses meanwhile, and the server starts one
-    /// itself when it is asked to.
+    /// ends them. With a `succession`, another process can have the addresses meanwhile, and the
+    /// server starts one itself when it is asked to.
     pub(crate) async fn run(
         mut self,
         serving: impl Future<Output = ()>,
@@ -376,7 +376,8 @@ impl Server {
         self.observer.finish();
     }
 
-    /// Serves until a signal asks for the end. Returns the time for open requests; `None` if `serving` is over.
+    /// Serves until a signal asks for the end. Returns the time for open requests; `None` if
+    /// `serving` is over.
     async fn until_end(
         &mut self,
         mut serving: Pin<&mut impl Future<Output = ()>>,

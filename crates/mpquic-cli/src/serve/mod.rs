@@ -190,8 +190,8 @@ fn alpn(args: &Serve) -> Vec<&'static [u8]> {
     }
 }
 
-/// Bytes that a connection keeps for a client before the client acknowledges any, so clients that acknowledge nothing keep
-/// little memory.
+/// Bytes that a connection keeps for a client before the client acknowledges any, so clients that
+/// acknowledge nothing keep little memory.
 const FIRST_SEND_WINDOW: u64 = 64 << 10;
 
 /// Bytes that a client may send of a request before the server reads them.

@@ -1,5 +1,6 @@
-//! Random sequences of requests over HTTP/3, in virtual time: memory, files and connections of the server stay within
-//! their limits, an honest client is answered, and all of it is given back at the end.
+//! Random sequences of requests over HTTP/3, in virtual time: memory, files and connections of the
+//! server stay within their limits, an honest client is answered, and all of it is given back at
+//! the end.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,7 +29,8 @@ const SEQUENCES: u64 = 24;
 const OPERATIONS: usize = 150;
 const DELAY: Duration = Duration::from_millis(10);
 const SERVER: &str = "192.0.2.1:443";
-/// Addresses of hostile clients: two connections from the first address, and one from each further address.
+/// Addresses of hostile clients: two connections from the first address, and one from each further
+/// address.
 const HOSTILE: [&str; 4] = [
     "198.51.100.1:0",
     "198.51.100.1:0",
@@ -38,8 +40,8 @@ const HOSTILE: [&str; 4] = [
 const HONEST: &str = "192.0.2.2:0";
 /// The longest wait of an honest request: its turn for a file, and some round trips.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A server gives everything back within this time after its last client is gone: the idle timeout, and the longest
-/// wait for a client's bytes.
+/// A server gives everything back within this time after its last client is gone: the idle timeout,
+/// and the longest wait for a client's bytes.
 const REST: Duration = Duration::from_secs(90);
 /// Open files, and those of a client.
 const FILES: (usize, usize) = (8, 3);
@@ -49,7 +51,8 @@ const NAMES: usize = 300;
 const LARGE: usize = 10;
 const LENGTH: usize = 100_000;
 
-/// Fields of a request by the static table of QPACK (RFC 9204 appendix A): method, https, the path, the host.
+/// Fields of a request by the static table of QPACK (RFC 9204 appendix A): method, https, the path,
+/// the host.
 fn head(method: u8, path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap();
     let fields = [

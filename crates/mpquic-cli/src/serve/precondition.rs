@@ -1,4 +1,5 @@
-//! Conditions of an upload (RFC 9110 section 13): the server has the version of the file that the client expects.
+//! Conditions of an upload (RFC 9110 section 13): the server has the version of the file that the
+//! client expects.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ pub(crate) struct Precondition {
 }
 
 impl Precondition {
-    /// The conditions of this request; `None` for a request without any. The server may be able to replace a file that
-    /// it cannot read, and only conditions need the file's version.
+    /// The conditions of this request; `None` for a request without any. The server may be able to
+    /// replace a file that it cannot read, and only conditions need the file's version.
     pub(crate) fn of(source: &Arc<dyn Source>, request: &Request<()>) -> Option<Self> {
         let fields = request.headers();
         Version::is_conditional(fields).then(|| Self {

@@ -1,8 +1,8 @@
 //! Signs that a client is still there.
 //!
-//! Requests of a client that has vanished, for example of a closed laptop, may wait at the server until the connection
-//! times out. Meanwhile the user may have stored newer files over another connection, so the server carries out no
-//! change for a silent client.
+//! Requests of a client that has vanished, for example of a closed laptop, may wait at the server
+//! until the connection times out. Meanwhile the user may have stored newer files over another
+//! connection, so the server carries out no change for a silent client.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ const RECENT: Duration = Duration::from_millis(250);
 /// Time between two looks for an answer to the PING.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until the client has sent a packet a short time ago. A silent client gets a PING on each path.
+/// Waits until the client has sent a packet a short time ago. A silent client gets a PING on each
+/// path.
 pub(crate) async fn sign_of(connection: &Connection) -> Result<(), Refusal> {
     if connection.silent_for() < RECENT {
         return Ok(());

@@ -217,7 +217,8 @@ fn is_whole(fields: &HeaderMap) -> Result<(), Taken> {
     Ok(())
 }
 
-/// The length of the file that the fields of a request announce. The bytes of the request follow after `offset` bytes.
+/// The length of the file that the fields of a request announce. The bytes of the request follow
+/// after `offset` bytes.
 fn announced(fields: &HeaderMap, offset: u64) -> Result<Option<u64>, Taken> {
     let refused = || {
         let told = "the length makes no sense\n";

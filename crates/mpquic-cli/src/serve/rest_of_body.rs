@@ -11,10 +11,10 @@ pub(crate) const MOST: usize = 256 << 10;
 /// How long a refused body is kept at most.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
-/// Keeps the stream of a request open after its answer, while the client may still send the body. Without a reader hyper
-/// resets the stream at once, and clients such as curl 7.88 then report the reset instead of the answer's status. The
-/// client has [`WAIT`] to notice the answer. Of its body at most [`MOST`] bytes are read, so flow control stops a client
-/// that goes on.
+/// Keeps the stream of a request open after its answer, while the client may still send the body.
+/// Without a reader hyper resets the stream at once, and clients such as curl 7.88 then report the
+/// reset instead of the answer's status. The client has [`WAIT`] to notice the answer. Of its body
+/// at most [`MOST`] bytes are read, so flow control stops a client that goes on.
 pub(crate) async fn outlast(body: &mut Incoming) {
     if body.is_end_stream() {
         return;

@@ -19,13 +19,13 @@ use crate::text::percent::percent_decode;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RightsArgs {
-    /// Serve only users with one of the credentials in this file, one per line: `basic NAME:PASSWORD` or
-    /// `bearer TOKEN`
+    /// Serve only users with one of the credentials in this file, one per line: `basic
+    /// NAME:PASSWORD` or `bearer TOKEN`
     #[arg(long, value_name = "FILE", conflicts_with = "perf")]
     pub(crate) credentials: Option<PathBuf>,
-    /// Give rights on all paths below PREFIX, which ends with a slash; repeat for several. WHO is the name
-    /// of a user, `users` or `anybody`; RIGHTS is `r` (read), `w` (write, with --allow-put) or `rw`
-    /// [default: users:rw:/ if there are users, otherwise anybody:rw:/]
+    /// Give rights on all paths below PREFIX, which ends with a slash; repeat for several. WHO is
+    /// the name of a user, `users` or `anybody`; RIGHTS is `r` (read), `w` (write, with
+    /// --allow-put) or `rw` [default: users:rw:/ if there are users, otherwise anybody:rw:/]
     #[arg(long, value_name = "WHO:RIGHTS:PREFIX", conflicts_with = "perf")]
     pub(crate) allow: Vec<Rule>,
     /// True if clients need a certificate.
@@ -83,7 +83,8 @@ impl FromStr for Rule {
     }
 }
 
-/// The decoded names in a path; `None` for a wrong encoding, or for a name like `..` or with a slash.
+/// The decoded names in a path; `None` for a wrong encoding, or for a name like `..` or with a
+/// slash.
 fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     let segments = path_of(path).split('/');
     let segments = segments.filter(|segment| !segment.is_empty());
@@ -222,8 +223,8 @@ impl Table {
         // A path with invalid names is below no directory but the root.
         let names = names(path);
         let is_below = |prefix: &[Vec<u8>]| match &names {
-            // The name of the rule's directory stands in the directory above, perhaps of another user. MKCOL
-            // replaces nothing.
+            // The name of the rule's directory stands in the directory above, perhaps of another
+            // user. MKCOL replaces nothing.
             Some(names) if deed == Deed::Write && names == prefix => prefix.is_empty(),
             Some(names) => names.starts_with(prefix),
             None => prefix.is_empty(),

@@ -123,7 +123,8 @@ pub(crate) trait Exchange: Outlet {
     /// Ends the answer.
     fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 
-    /// Waits for a sign that the client is still there. Without a sign, its request must change nothing.
+    /// Waits for a sign that the client is still there. Without a sign, its request must change
+    /// nothing.
     fn present(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
@@ -243,8 +244,8 @@ impl Session {
         });
     }
 
-    /// Waits for permission to open a file, and for room for the first bytes. Until then, a client costs
-    /// only its stream.
+    /// Waits for permission to open a file, and for room for the first bytes. Until then, a client
+    /// costs only its stream.
     pub(crate) async fn admit(
         &self,
         outlet: &mut impl Outlet,
@@ -269,7 +270,8 @@ impl Session {
         opened.map_err(Refusal::from)
     }
 
-    /// Sends content to its end. The server reads a piece of the file when the client has room for the piece.
+    /// Sends content to its end. The server reads a piece of the file when the client has room for
+    /// the piece.
     pub(crate) async fn send(
         &self,
         outlet: &mut impl Outlet,

@@ -1,5 +1,5 @@
-//! A server's successor: a new process of the installed program, which takes the server's place while the open requests
-//! of the server go on.
+//! A server's successor: a new process of the installed program, which takes the server's place
+//! while the open requests of the server go on.
 
 use std::any::Any;
 use std::env;
@@ -35,7 +35,8 @@ fn generation_of(told: Option<&str>) -> u64 {
     told.and_then(|told| told.parse().ok()).unwrap_or(0)
 }
 
-/// Starts the program with the same arguments, and tells the service manager that it is the service from now on.
+/// Starts the program with the same arguments, and tells the service manager that it is the service
+/// from now on.
 pub(crate) fn start() -> io::Result<Child> {
     let mut words = env::args_os();
     let program = words.next().ok_or(io::ErrorKind::NotFound)?;

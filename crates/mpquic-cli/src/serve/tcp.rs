@@ -198,8 +198,8 @@ impl TcpService {
     }
 }
 
-/// `most` requests of a connection may be open at a time: with more, uploads that wait for their turn would fill the
-/// window of a connection over HTTP/2.
+/// `most` requests of a connection may be open at a time: with more, uploads that wait for their
+/// turn would fill the window of a connection over HTTP/2.
 fn builder(most: usize) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -306,7 +306,8 @@ async fn answer(
     Ok(response.map(|()| Pieces { sent, left }))
 }
 
-/// True if `Host` is missing, given twice, or anything but a host with or without a port (RFC 9112 section 3.2).
+/// True if `Host` is missing, given twice, or anything but a host with or without a port (RFC 9112
+/// section 3.2).
 fn is_host_wrong(request: &Request<()>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -316,7 +317,8 @@ fn is_host_wrong(request: &Request<()>) -> bool {
     }
 }
 
-/// True for a request of HTTP/2 whose `Host` is another one than `:authority` (RFC 9113 section 8.3.1).
+/// True for a request of HTTP/2 whose `Host` is another one than `:authority` (RFC 9113 section
+/// 8.3.1).
 fn names_another_host(request: &Request<()>) -> bool {
     let (Some(authority), Some(host)) = (request.uri().authority(), request.headers().get(HOST))
     else {
@@ -377,8 +379,8 @@ impl Exchange for TcpExchange {
         Ok(())
     }
 
-    /// A connection over HTTP/2 has as many requests as the server answers at a time, so no request of a client that has
-    /// vanished waits.
+    /// A connection over HTTP/2 has as many requests as the server answers at a time, so no request
+    /// of a client that has vanished waits.
     async fn present(&mut self) -> Result<(), Refusal> {
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// A number and a noun: "1 file", "2 files", "0 directories". The noun is in the singular, and takes
-/// `s`, or `ies` in the place of `y`, for every number but 1.
+/// A number and a noun: "1 file", "2 files", "0 directories". The noun is in the singular, and
+/// takes `s`, or `ies` in the place of `y`, for every number but 1.
 pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == N::from(1) => format!("{number} {noun}"),

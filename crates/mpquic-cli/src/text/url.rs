@@ -26,7 +26,8 @@ pub(crate) fn escaped(text: &[u8]) -> String {
 fn authority(text: &[u8]) -> Range<usize> {
     let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
     let (before, rest) = text.split_at(text.iter().position(ends).unwrap_or(text.len()));
-    // RFC 3986 section 4.2: it is behind a scheme or comes first. Elsewhere the slashes are a path's.
+    // RFC 3986 section 4.2: it is behind a scheme or comes first. Elsewhere the slashes are a
+    // path's.
     let is_authority = rest.starts_with(b"//") && (before.is_empty() || before.ends_with(b":"));
     if !is_authority {
         return 0..0;

@@ -8,8 +8,8 @@ use crate::{Server, assert_exit, data, directories, reports, run, stderr};
 
 const TWO: [&str; 4] = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
 
-/// Bytes of each path, from its address, and its state: on a busy machine what stands by may fall silent for a
-/// moment, which is shown instead.
+/// Bytes of each path, from its address, and its state: on a busy machine what stands by may fall
+/// silent for a moment, which is shown instead.
 fn carried(report: &Value, counter: &str) -> [(String, u64, String); 2] {
     ["127.0.0.1:", "127.0.0.2:"].map(|address| {
         let mut paths = report["paths"].as_array().unwrap().iter();
@@ -150,7 +150,8 @@ fn costly_paths_stand_by() {
     }
 }
 
-/// The server sends less than is wanted as long as it has the cheap path alone: two seconds later more is paid.
+/// The server sends less than is wanted as long as it has the cheap path alone: two seconds later
+/// more is paid.
 #[test]
 fn more_is_paid_where_the_rate_is_not_reached() {
     let content = data(1 << 20);

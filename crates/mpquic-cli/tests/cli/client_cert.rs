@@ -21,7 +21,8 @@ pub(crate) fn issue(directory: &Path) {
     fs::write(at("alice.key"), key.serialize_pem()).unwrap();
 }
 
-/// `mpquic serve --client-ca` lets in who shows a certificate of that authority, to fetch and to store.
+/// `mpquic serve --client-ca` lets in who shows a certificate of that authority, to fetch and to
+/// store.
 #[test]
 fn files_are_for_those_who_show_a_certificate() {
     let (served, target) = directories(b"for alice");

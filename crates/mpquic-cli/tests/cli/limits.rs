@@ -82,7 +82,8 @@ fn limits_have_ranges() {
     }
 }
 
-/// The usual soft limit is for programs that call `select`; a server needs a descriptor for each flow and file.
+/// The usual soft limit is for programs that call `select`; a server needs a descriptor for each
+/// flow and file.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_limit_of_open_files_is_raised() {

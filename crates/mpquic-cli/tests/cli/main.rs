@@ -57,8 +57,8 @@ fn assert_loopback(ip: Ipv4Addr) {
     }
 }
 
-/// The tool. It leaves signals ignored that are so when it begins, and shells ignore some for programs in the background:
-/// these tests must not depend on how they were begun.
+/// The tool. It leaves signals ignored that are so when it begins, and shells ignore some for
+/// programs in the background: these tests must not depend on how they were begun.
 const PROGRAM: &[&str] = if cfg!(target_os = "linux") {
     &[
         "env",

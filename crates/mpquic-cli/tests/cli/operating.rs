@@ -52,8 +52,9 @@ fn the_pin_survives_a_restart() {
     assert!(stderr(&output).contains("serve.pem"), "{output:?}");
 }
 
-/// A client learns of a restart from the first answer of the new server, long before it is idle for too
-/// long: both have the same key for stateless resets. It asks by itself if it has nothing else to send.
+/// A client learns of a restart from the first answer of the new server, long before it is idle for
+/// too long: both have the same key for stateless resets. It asks by itself if it has nothing else
+/// to send.
 #[cfg(unix)]
 #[test]
 fn a_restart_is_noticed_soon() {
@@ -83,8 +84,8 @@ fn a_restart_is_noticed_soon() {
     assert!(fs::read(&file).unwrap() == content);
 }
 
-/// An address that carries the datagrams of one client to a server: of the client's, so many bytes, and then
-/// nothing more in either direction.
+/// An address that carries the datagrams of one client to a server: of the client's, so many bytes,
+/// and then nothing more in either direction.
 pub(crate) fn relay(server: SocketAddr, most: usize) -> SocketAddr {
     let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     let (front, back) = (bind(), bind());

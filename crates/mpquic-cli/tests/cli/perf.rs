@@ -196,7 +196,8 @@ fn everything_is_measured_path_by_path() {
     // Ten a second, and never more.
     let end = number(&result(&events, "download")["end"]);
     assert!(intervals.len() as f64 <= end / 0.1, "{intervals:?}");
-    // The download may end a little before the last of them does, which then tells the rate until its end.
+    // The download may end a little before the last of them does, which then tells the rate until
+    // its end.
     for part in &intervals[..intervals.len() - 1] {
         let seconds = number(&part["end"]) - number(&part["start"]);
         let rate = 8.0 * number(&part["download"]["bytes"]) / seconds;

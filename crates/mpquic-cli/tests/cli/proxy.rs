@@ -261,7 +261,8 @@ fn a_file_has_the_options() {
     });
 }
 
-/// A certificate that was replaced is shown once the server is told; one that cannot be used changes nothing.
+/// A certificate that was replaced is shown once the server is told; one that cannot be used
+/// changes nothing.
 #[cfg(unix)]
 #[test]
 fn a_certificate_is_read_again() {
@@ -340,7 +341,8 @@ fn proxy_status_lists_open_flows() {
         let table = String::from_utf8(output.stdout).unwrap();
         assert!(table.contains(&target.to_string()), "{table}");
     }
-    // Each second, until it is interrupted or nobody answers any more: rates besides, the busiest flow first.
+    // Each second, until it is interrupted or nobody answers any more: rates besides, the busiest
+    // flow first.
     let mut live = mpquic(&["proxy", "status", &here, "--live"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -508,7 +510,8 @@ fn errors_of_a_config_file_are_named() {
     }
 }
 
-/// A certificate of an authority that the server trusts for its clients is enough, and it names the user.
+/// A certificate of an authority that the server trusts for its clients is enough, and it names the
+/// user.
 #[test]
 fn certificates_let_clients_in() {
     let directory = tempfile::tempdir().unwrap();
@@ -540,8 +543,8 @@ fn certificates_let_clients_in() {
     // Another client shows none, and gets no connection.
     let stranger = Client::start(&server, 1, &["--http", "0"]);
     let ask = format!("CONNECT {target} HTTP/1.1\r\n\r\nhello");
-    // A client of TLS 1.3 is done before the server looks at certificates: what it asks meanwhile gets no
-    // answer (502).
+    // A client of TLS 1.3 is done before the server looks at certificates: what it asks meanwhile
+    // gets no answer (502).
     wait_until("a refusal", || {
         let answer = exchange(stranger.entrances[0], ask.as_bytes());
         assert!(

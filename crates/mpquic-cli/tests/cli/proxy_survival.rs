@@ -1,4 +1,5 @@
-//! `mpquic proxy`: flows and programs while links are dark, and while the server is killed or replaced.
+//! `mpquic proxy`: flows and programs while links are dark, and while the server is killed or
+//! replaced.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests of a program measure its time"
@@ -142,8 +143,8 @@ fn flows_outlive_links_that_are_dark() {
     assert!(answers(&mut flow));
 }
 
-/// The other server has the same certificate and another key for stateless resets, as after a restart with `--cert`:
-/// nothing tells the client that the connection is unknown there.
+/// The other server has the same certificate and another key for stateless resets, as after a
+/// restart with `--cert`: nothing tells the client that the connection is unknown there.
 #[test]
 fn a_server_that_does_not_know_the_connection_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,7 +215,8 @@ impl Drop for Process {
     }
 }
 
-/// The next server takes new flows, and the first one keeps its own until they end. No flow is lost or refused.
+/// The next server takes new flows, and the first one keeps its own until they end. No flow is lost
+/// or refused.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_upgrade_loses_no_flow() {

@@ -14,7 +14,8 @@ use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run,
 
 #[cfg(unix)]
 impl Server {
-    /// Kills the server once it has written a million bytes of a file aside, and removes all that it has.
+    /// Kills the server once it has written a million bytes of a file aside, and removes all that
+    /// it has.
     fn kill_within_an_upload(&mut self, served: &Path) {
         let is_begun = || {
             let mut files = fs::read_dir(served).unwrap();
@@ -382,7 +383,8 @@ fn several_files_are_sent() {
     assert_eq!(sent, files[1].as_os_str().as_encoded_bytes());
 }
 
-/// A server that is killed in the middle, and one that starts in its place. What was sent has to be sent again.
+/// A server that is killed in the middle, and one that starts in its place. What was sent has to be
+/// sent again.
 #[cfg(unix)]
 #[test]
 fn an_upload_begins_anew_at_a_restarted_server() {
@@ -496,7 +498,8 @@ fn a_file_is_resumed_at_a_server_that_begins_anew() {
     crate::wait_until("no unfinished file", || unfinished().is_none());
 }
 
-/// What came through a pipe is gone: sending the rest of it as the whole file would lose the beginning.
+/// What came through a pipe is gone: sending the rest of it as the whole file would lose the
+/// beginning.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_from_a_pipe_is_not_sent_again() {

@@ -15,7 +15,8 @@ fn a_broken_connection_is_told_once_for_all_files() {
     for number in 0..8 {
         fs::write(top.join(number.to_string()), data(400_000)).unwrap();
     }
-    // A port that is free. With a port of its own, the new server resets connections of the killed server.
+    // A port that is free. With a port of its own, the new server resets connections of the killed
+    // server.
     let address = Server::start(served.path(), &[]).address.to_string();
     let mut server = Server::start_on(&address, served.path(), &["--allow-put"]);
     let url = server.url("/");
@@ -83,7 +84,8 @@ fn put_all(server: &Server, path: &str, directory: &str, more: &[&str]) -> std::
     run(&[&["put", "-r", "--pin", &server.pin, &url, directory], more].concat())
 }
 
-/// A link in place of a directory keeps its target's time and permissions: the line says so, and names the directory.
+/// A link in place of a directory keeps its target's time and permissions: the line says so, and
+/// names the directory.
 #[cfg(unix)]
 #[test]
 fn a_directory_behind_a_link_is_named() {
@@ -124,7 +126,8 @@ fn a_directory_behind_a_link_is_named() {
     assert!(both.iter().any(|both| told.contains(both)), "{told}");
 }
 
-/// A user whose rights begin below a directory may not change the directory itself, and is not refused for a try.
+/// A user whose rights begin below a directory may not change the directory itself, and is not
+/// refused for a try.
 #[cfg(unix)]
 #[test]
 fn a_directory_of_a_user_is_not_asked_for_in_vain() {

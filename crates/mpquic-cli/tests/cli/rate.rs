@@ -1,5 +1,5 @@
-//! `--rate`: files pass no faster, whoever limits them. Least times only: a machine with much to do may
-//! take longer.
+//! `--rate`: files pass no faster, whoever limits them. Least times only: a machine with much to do
+//! may take longer.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Transfers of many files whose server is restarted as a service manager does: told to end, and started again.
+//! Transfers of many files whose server is restarted as a service manager does: told to end, and
+//! started again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use crate::ending::signal;
 use crate::{Server, assert_exit, data, directories, mpquic, stderr, wait_until};
 
-/// Runs a command that brings 60 files to `arrived`, and restarts the server in the middle. All files arrive, and the
-/// command tells of the restart at most twice.
+/// Runs a command that brings 60 files to `arrived`, and restarts the server in the middle. All
+/// files arrive, and the command tells of the restart at most twice.
 fn run_over_a_restart(mut server: Server, served: &Path, words: &[&str], arrived: &Path) {
     let address = server.address.to_string();
     let child = mpquic(words).stderr(Stdio::piped()).spawn().unwrap();
@@ -95,7 +96,8 @@ fn all_files_are_sent_over_a_restart() {
     run_over_a_restart(server, served.path(), &words, &arrived);
 }
 
-/// The first request for a file finds nobody at the server's port, after another file has come from the server.
+/// The first request for a file finds nobody at the server's port, after another file has come from
+/// the server.
 #[test]
 fn a_file_that_was_not_asked_for_before_waits_for_the_server() {
     let (served, target) = directories(b"");

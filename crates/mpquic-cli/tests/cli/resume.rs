@@ -245,7 +245,8 @@ fn without_retries_the_kept_part_is_reported() {
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }
 
-/// A limit of the system stands for a disk that is full: two MiB, of which a last piece may not fit.
+/// A limit of the system stands for a disk that is full: two MiB, of which a last piece may not
+/// fit.
 #[cfg(unix)]
 #[test]
 fn download_continues_after_a_full_disk() {
@@ -365,7 +366,8 @@ fn a_part_that_a_server_made_up_is_not_continued() {
     assert_eq!(reports(&output)[0].get("resumed_at"), None);
 }
 
-/// An attacker on the way to an unchecked server can send forged bytes with the version of the true file.
+/// An attacker on the way to an unchecked server can send forged bytes with the version of the true
+/// file.
 #[test]
 fn a_part_of_an_unchecked_server_is_begun_anew_with_a_check() {
     let content = data(8_000_000);
@@ -384,7 +386,8 @@ fn a_part_of_an_unchecked_server_is_begun_anew_with_a_check() {
     assert_eq!(names(target.path()), ["copy"]);
 }
 
-/// While the server sends it, the file changes: what is here is of no use, and the next run says so once.
+/// While the server sends it, the file changes: what is here is of no use, and the next run says so
+/// once.
 #[test]
 fn after_a_change_the_same_command_fetches_the_new_version() {
     let (served, target) = directories(&data(8_000_000));

@@ -548,7 +548,8 @@ fn an_outage_is_told_once_for_all_files() {
     assert_eq!(again.count(), 1, "{told}");
 }
 
-/// A file of the server with the name of a directory that is sent keeps its content, time and permissions.
+/// A file of the server with the name of a directory that is sent keeps its content, time and
+/// permissions.
 #[cfg(unix)]
 #[test]
 fn a_directory_takes_no_file_of_its_name() {
@@ -585,8 +586,8 @@ fn a_directory_takes_no_file_of_its_name() {
     assert!(served.path().join("good").is_dir());
 }
 
-/// The server's file is replaced after the list was made: time and permissions are those of the new file, so later runs
-/// compare the right time.
+/// The server's file is replaced after the list was made: time and permissions are those of the new
+/// file, so later runs compare the right time.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_during_a_run_gets_its_own_attributes() {

@@ -27,7 +27,8 @@ fn write_private(path: &Path, text: &str) {
 }
 
 impl World {
-    /// A server of a directory with `file`, `pub/file` and `alice/file`, for alice, bob and a token.
+    /// A server of a directory with `file`, `pub/file` and `alice/file`, for alice, bob and a
+    /// token.
     fn new(options: &[&str]) -> Self {
         let (served, state) = directories(b"content");
         for directory in ["pub", "alice"] {

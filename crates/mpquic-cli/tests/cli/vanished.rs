@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::{Server, assert_exit, data, directories, mpquic, run, wait_until};
 
-/// Uploads of a killed client wait at the server behind two others. The user stores newer files with another client. The
-/// server must not carry out the older uploads once their turn comes.
+/// Uploads of a killed client wait at the server behind two others. The user stores newer files
+/// with another client. The server must not carry out the older uploads once their turn comes.
 #[test]
 fn waiting_uploads_of_a_killed_client_replace_nothing() {
     let (served, source) = directories(b"");

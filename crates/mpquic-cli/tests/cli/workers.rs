@@ -5,7 +5,8 @@ use std::fs;
 use crate::operating::ask;
 use crate::{Server, assert_exit, data, directories, run, stderr, wait_until};
 
-/// Every client gets its file over two paths, whichever worker it has; what is counted is counted for all.
+/// Every client gets its file over two paths, whichever worker it has; what is counted is counted
+/// for all.
 #[test]
 fn workers_act_as_one_server() {
     const CLIENTS: u64 = 8;

@@ -1,8 +1,8 @@
 //! Configuration of endpoints and connections.
 //!
 //! Most options come in two types: a plain struct with public fields, and the configuration that
-//! `build` returns after a check of all fields. An [`InvalidOption`] names the option, its value and
-//! the right values; no value is ever silently corrected.
+//! `build` returns after a check of all fields. An [`InvalidOption`] names the option, its value
+//! and the right values; no value is ever silently corrected.
 //!
 //! ```
 //! use mpquic_core::config::TransportOptions;

@@ -22,9 +22,10 @@ pub struct ServerOptions {
     pub crypto: Arc<dyn crypto::ServerCrypto>,
     /// The secret that protects Retry and NEW_TOKEN tokens.
     pub token_key: [u8; 32],
-    /// Keys that a service in front of the server has as well, which asks clients for a proof of their address in its
-    /// place. The server then takes such tokens and makes such tokens itself, and sends no NEW_TOKEN frames: the service
-    /// would take their tokens for false ones. `None` by default.
+    /// Keys that a service in front of the server has as well, which asks clients for a proof of
+    /// their address in its place. The server then takes such tokens and makes such tokens itself,
+    /// and sends no NEW_TOKEN frames: the service would take their tokens for false ones. `None` by
+    /// default.
     pub retry_tokens: Option<Arc<crypto::RetryTokens>>,
     /// How long a Retry token is valid, more than zero; 15 seconds by default. Tokens of
     /// [`Self::retry_tokens`] have their own lifetime.

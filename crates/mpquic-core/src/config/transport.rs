@@ -11,7 +11,8 @@ use crate::sched::SchedulerFactory;
 use crate::wire::buf::{MAX_UDP_PAYLOAD, MIN_DATAGRAM, VARINT_MAX};
 use crate::wire::frame::MAX_STREAM_COUNT;
 
-/// The longest delay of acknowledgements that can be announced or asked for (RFC 9000 section 18.2).
+/// The longest delay of acknowledgements that can be announced or asked for (RFC 9000 section
+/// 18.2).
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis((1 << 14) - 1);
 
 /// Most open streams of the peer, to keep stream counts below 2^60.

@@ -76,24 +76,26 @@ pub struct TransportOptions {
     /// 2^62 - 1.
     pub max_receive_window: u64,
     /// The most unacknowledged and unsent stream bytes buffered for the connection before writes
-    /// block; at least 1. The window grows up to six times the bandwidth-delay product of all paths.
-    /// Streams whose writers want more have equal shares. Up to one and a half windows, each stream
-    /// may have 4 KiB of unsent bytes (in windows below 32 KiB, an eighth of the window).
+    /// block; at least 1. The window grows up to six times the bandwidth-delay product of all
+    /// paths. Streams whose writers want more have equal shares. Up to one and a half windows, each
+    /// stream may have 4 KiB of unsent bytes (in windows below 32 KiB, an eighth of the window).
     pub send_window: u64,
     /// The send window at the start, bytes; at least 1, and `send_window` if that is less. A peer
     /// that acknowledges nothing makes the connection keep this much, so a server of strangers
     /// sets less than the default of 4 MiB. Acknowledgements let the window grow to twice the
     /// congestion windows of all paths, and with the rate.
     pub initial_send_window: u64,
-    /// Limits the stream bytes that wait to be sent, besides `send_window`, to the bytes that all paths send in this
-    /// time and in the longest round trip; at most 1 hour. The limit follows the current rate, and is at least 16
-    /// KiB. From 64 KiB on, the limit also stays within twice the rate of acknowledged bytes. A short time lets a writer notice early that the paths are slower than the writer. `None`, the default,
-    /// leaves `send_window` as the only limit.
+    /// Limits the stream bytes that wait to be sent, besides `send_window`, to the bytes that all
+    /// paths send in this time and in the longest round trip; at most 1 hour. The limit follows the
+    /// current rate, and is at least 16 KiB. From 64 KiB on, the limit also stays within twice the
+    /// rate of acknowledged bytes. A short time lets a writer notice early that the paths are
+    /// slower than the writer. `None`, the default, leaves `send_window` as the only limit.
     pub send_queue_time: Option<Duration>,
-    /// With `true`, more urgent data cannot starve less urgent data. Streams of each lower priority get at least a
-    /// tenth of the bytes, as long as at most four priorities wait; each further priority makes the part smaller.
-    /// Streams get a tenth beside DATAGRAMs, and a stream that begins to wait goes ahead of DATAGRAMs with one packet.
-    /// With `false`, the default, more urgent data goes first as long as any waits.
+    /// With `true`, more urgent data cannot starve less urgent data. Streams of each lower priority
+    /// get at least a tenth of the bytes, as long as at most four priorities wait; each further
+    /// priority makes the part smaller. Streams get a tenth beside DATAGRAMs, and a stream that
+    /// begins to wait goes ahead of DATAGRAMs with one packet. With `false`, the default, more
+    /// urgent data goes first as long as any waits.
     pub priority_floor: bool,
     /// Limit of the connection's memory, in bytes: at least 1 MiB, and at least four times
     /// `initial_receive_window`. `None`, the default, leaves room for full windows, buffers and
@@ -112,11 +114,11 @@ pub struct TransportOptions {
     /// How long a handshake may take, whatever arrives meanwhile; from 1 ms to 2^62 - 1 ms. A
     /// connection whose handshake is not complete by then ends silently, with
     /// [`ConnectionError::HandshakeTimedOut`](crate::ConnectionError::HandshakeTimedOut). A client
-    /// counts from its first packet, a server from when it accepts. The default of 20 s is enough for
-    /// almost every handshake that loses a third of its packets.
+    /// counts from its first packet, a server from when it accepts. The default of 20 s is enough
+    /// for almost every handshake that loses a third of its packets.
     pub max_handshake_duration: Duration,
-    /// Send a PING on every path that was silent for this long, from 1 ms to 2^62 - 1 ms; `None` for
-    /// never.
+    /// Send a PING on every path that was silent for this long, from 1 ms to 2^62 - 1 ms; `None`
+    /// for never.
     pub keep_alive_interval: Option<Duration>,
     /// RTT assumed before the first sample, from 1 ms to 1 hour (RFC 9002 section 6.2.2).
     pub initial_rtt: Duration,
@@ -137,8 +139,8 @@ pub struct TransportOptions {
     /// Ack-eliciting packets received before an acknowledgement is sent at once, at least 1 (RFC
     /// 9000 section 13.2.2 asks for 2; larger values save CPU on fast paths).
     pub ack_eliciting_threshold: u64,
-    /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
-    /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
+    /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`;
+    /// `None` lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
     pub min_ack_delay: Option<Duration>,
     /// Acknowledgements of a path travel on another path with at most a quarter of its round trip,
     /// as long as the other path answers; otherwise always on the acknowledged path (RFC 10069
@@ -166,8 +168,8 @@ pub struct TransportOptions {
     /// How much may be sent a second time because the application asks for copies
     /// ([`DatagramOptions::copy`](crate::DatagramOptions::copy),
     /// [`SendStream::set_redundant`](crate::SendStream::set_redundant)): in percent of the bytes of
-    /// streams and DATAGRAMs that are sent for the first time, at most 100, with 64 KiB to begin with
-    /// and at most 1 MiB saved up. 100 by default; 0 turns copies off.
+    /// streams and DATAGRAMs that are sent for the first time, at most 100, with 64 KiB to begin
+    /// with and at most 1 MiB saved up. 100 by default; 0 turns copies off.
     pub max_redundancy: u8,
     /// Bytes of CRYPTO data buffered out of order; at least 4096 (RFC 9000 section 7.5).
     pub crypto_buffer: usize,
@@ -179,13 +181,13 @@ pub struct TransportOptions {
     pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
-    /// Where connections leave address validation tokens, capacities of paths and round-trip times for
-    /// later connections. All connections with this configuration, and with its clones, share it; by
-    /// default it is in memory. `None` keeps nothing.
+    /// Where connections leave address validation tokens, capacities of paths and round-trip times
+    /// for later connections. All connections with this configuration, and with its clones, share
+    /// it; by default it is in memory. `None` keeps nothing.
     pub knowledge: Option<Knowledge>,
-    /// Starts paths with the capacity that a path between the same addresses had (Careful Resume, RFC
-    /// 9959), if [`Self::knowledge`] has that capacity. On by default; if off, capacities are not
-    /// saved either.
+    /// Starts paths with the capacity that a path between the same addresses had (Careful Resume,
+    /// RFC 9959), if [`Self::knowledge`] has that capacity. On by default; if off, capacities are
+    /// not saved either.
     pub careful_resume: bool,
     /// Use the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,

@@ -63,8 +63,8 @@ impl Connection {
         })
     }
 
-    /// Writes the frame, and before it the rest of a complete handshake if both fit: without a client's last flight, its
-    /// server cannot read the 1-RTT packet with the application's code.
+    /// Writes the frame, and before it the rest of a complete handshake if both fit: without a
+    /// client's last flight, its server cannot read the 1-RTT packet with the application's code.
     fn close_handshake(&mut self, packet: &LevelPacket, frame: &Close, buf: &mut Vec<u8>) {
         let is_complete = self.handshake.is_complete();
         let write = |level: &mut Level, writer: &mut FrameWriter<'_>| {

@@ -97,8 +97,8 @@ impl<'a> Datagrams<'a> {
         self.queues.send_buffer_space()
     }
 
-    /// Waiting bytes of a flow ([`DatagramOptions::flow`]) for any path, with 64 bytes more for each DATAGRAM; and the
-    /// number of waiting flows, `flow` included.
+    /// Waiting bytes of a flow ([`DatagramOptions::flow`]) for any path, with 64 bytes more for
+    /// each DATAGRAM; and the number of waiting flows, `flow` included.
     pub fn flow_share(&self, flow: Option<u64>) -> (usize, usize) {
         self.queues.flow_share(flow)
     }

@@ -301,8 +301,8 @@ impl Connection {
         })
     }
 
-    /// Starts a packet of a path, up to the position `limit` in `buf`, unless its packet numbers are
-    /// used up.
+    /// Starts a packet of a path, up to the position `limit` in `buf`, unless its packet numbers
+    /// are used up.
     fn start_packet(
         &mut self,
         plan: &Plan,

@@ -1,8 +1,8 @@
 //! One connection: joins handshake, paths and streams.
 //!
 //! Input: [`Connection::handle_datagram`], [`Connection::handle_timeout`] and what the application
-//! calls. Output: `poll_transmit`, `poll_timeout`, `poll` and `poll_endpoint_event`. Nothing is sent
-//! from inside a handler; `now` never goes backwards.
+//! calls. Output: `poll_transmit`, `poll_timeout`, `poll` and `poll_endpoint_event`. Nothing is
+//! sent from inside a handler; `now` never goes backwards.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,8 +60,8 @@ use idle::IdleTimer;
 ///
 /// The inputs:
 ///
-/// - An arriving datagram: [`Endpoint::handle_datagram`](crate::Endpoint::handle_datagram) names the
-///   connection, and [`Self::handle_datagram`] takes the datagram.
+/// - An arriving datagram: [`Endpoint::handle_datagram`](crate::Endpoint::handle_datagram) names
+///   the connection, and [`Self::handle_datagram`] takes the datagram.
 /// - The end of the time from [`Self::poll_timeout`]: [`Self::handle_timeout`].
 /// - A call of the application, such as writing to a stream.
 ///
@@ -248,8 +248,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Server: announces all of its addresses besides the one that the client connected to, the best
-    /// first; what is missing is withdrawn. Only clients that asked for them are told.
+    /// Server: announces all of its addresses besides the one that the client connected to, the
+    /// best first; what is missing is withdrawn. Only clients that asked for them are told.
     ///
     /// # Errors
     ///
@@ -343,8 +343,8 @@ impl Connection {
     }
 
     /// Makes new connection IDs for all paths and asks the peer to retire those it has, for example
-    /// because the key that encrypts them has changed (RFC 9000 section 5.1.2). What is under way to
-    /// the old ones arrives.
+    /// because the key that encrypts them has changed (RFC 9000 section 5.1.2). What is under way
+    /// to the old ones arrives.
     pub fn replace_connection_ids(&mut self) {
         self.paths.replace_cids();
         if self.handshake.is_complete() && !self.is_closed() {

@@ -32,8 +32,8 @@ pub trait PacketKey: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`CryptoError`] if it was not sealed with this key, path ID, number and header; `payload` may
-    /// have changed then.
+    /// [`CryptoError`] if it was not sealed with this key, path ID, number and header; `payload`
+    /// may have changed then.
     fn decrypt(
         &self,
         path: PathId,

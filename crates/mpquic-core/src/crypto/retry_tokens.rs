@@ -112,7 +112,8 @@ pub enum ScreenedDatagram<'a> {
 /// The result of opening a token of a known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// The client has received the Retry at its address. Its very first Initial had this connection ID.
+    /// The client has received the Retry at its address. Its very first Initial had this connection
+    /// ID.
     Valid(ConnectionId),
     /// The token has expired, or was made for another port.
     Invalid,

@@ -57,9 +57,9 @@ pub trait Session: Send {
     }
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
-    /// Called when the handshake is confirmed and all CRYPTO bytes are consumed. May return a smaller
-    /// session that replaces this one: it still knows what the handshake agreed on, makes 1-RTT keys
-    /// and exports keying material, but takes no more CRYPTO bytes.
+    /// Called when the handshake is confirmed and all CRYPTO bytes are consumed. May return a
+    /// smaller session that replaces this one: it still knows what the handshake agreed on, makes
+    /// 1-RTT keys and exports keying material, but takes no more CRYPTO bytes.
     fn finish_handshake(&mut self) -> Option<Box<dyn Session>> {
         None
     }

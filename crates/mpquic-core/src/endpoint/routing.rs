@@ -32,7 +32,8 @@ use crate::version::Version;
 use crate::wire::buf::{MIN_DATAGRAM, MIN_INITIAL_DCID};
 use crate::wire::header::{self, PacketKind, Peek};
 
-/// Half the number of connections, and of networks, whose NEW_TOKEN tokens were used that are remembered.
+/// Half the number of connections, and of networks, whose NEW_TOKEN tokens were used that are
+/// remembered.
 const SPENT_PROOFS: usize = 1 << 16;
 
 /// The result of handling a received datagram.
@@ -475,8 +476,8 @@ impl Endpoint {
         self.memory.set_buffers(bytes);
     }
 
-    /// Tells the endpoint for how long the oldest attempt to connect has waited for the application to
-    /// take it, while datagrams of connections went first: so long the driver lags behind. See
+    /// Tells the endpoint for how long the oldest attempt to connect has waited for the application
+    /// to take it, while datagrams of connections went first: so long the driver lags behind. See
     /// [`retry_attempt_lag`](crate::config::ServerOptions::retry_attempt_lag).
     pub fn set_lag(&mut self, lag: Duration) {
         self.pressure.lag = lag;

@@ -8,8 +8,8 @@ pub struct EndpointStats {
     pub outgoing_handshakes: u64,
     /// Connection attempts of clients that were accepted.
     pub accepted_handshakes: u64,
-    /// Connection attempts that were answered with CONNECTION_REFUSED: by the application, without a
-    /// server configuration, or because too many waited or were open.
+    /// Connection attempts that were answered with CONNECTION_REFUSED: by the application, without
+    /// a server configuration, or because too many waited or were open.
     pub refused_handshakes: u64,
     /// Attempts refused because [`max_connections`](crate::config::ServerOptions::max_connections)
     /// were open.
@@ -18,13 +18,14 @@ pub struct EndpointStats {
     /// [`memory_limit`](crate::config::EndpointOptions::memory_limit).
     pub refused_at_memory_limit: u64,
     /// Connection attempts that got no answer because there were
-    /// [`max_half_open_connections`](crate::config::ServerOptions::max_half_open_connections) half-open connections.
+    /// [`max_half_open_connections`](crate::config::ServerOptions::max_half_open_connections)
+    /// half-open connections.
     pub dropped_at_max_half_open: u64,
     /// Connection attempts that got no answer because the driver lagged behind by
     /// [`max_attempt_lag`](crate::config::ServerOptions::max_attempt_lag).
     pub dropped_at_max_lag: u64,
-    /// Connection attempts that got no answer: ignored or dropped by the application, or not decided
-    /// on in time.
+    /// Connection attempts that got no answer: ignored or dropped by the application, or not
+    /// decided on in time.
     pub ignored_handshakes: u64,
     /// Connection attempts closed for an invalid token.
     pub invalid_tokens: u64,

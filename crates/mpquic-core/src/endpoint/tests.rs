@@ -544,8 +544,8 @@ fn rfc_9000_8_1_4_all_tokens_of_a_connection_are_good_once() {
     assert!(test.is_validated(5, &other));
 }
 
-/// MP-075: where a client has received not long ago it need not prove it again for further paths. The token
-/// itself is good for longer.
+/// MP-075: where a client has received not long ago it need not prove it again for further paths.
+/// The token itself is good for longer.
 #[test]
 fn mp_075_for_ten_minutes_a_token_vouches_for_further_addresses() {
     let minutes = |count: u64| Duration::from_secs(60 * count);

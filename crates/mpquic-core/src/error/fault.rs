@@ -5,8 +5,8 @@ use super::code::TransportErrorCode;
 /// A table of faults: the code, then each rule with the words for it.
 macro_rules! faults {
     ($($code:expr => { $($(#[$doc:meta])* $name:ident = $reason:literal;)* })*) => {
-        /// The rule that was broken. Each belongs to one code of CONNECTION_CLOSE, and to words that
-        /// no other rule shares.
+        /// The rule that was broken. Each belongs to one code of CONNECTION_CLOSE, and to words
+        /// that no other rule shares.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Fault {
@@ -49,8 +49,8 @@ faults! {
         /// Stream data has more gaps than we keep track of (RFC 9000 section 21.6 lets us refuse).
         TooManyGaps = "too many gaps in stream data";
         /// The peer made us keep more in memory than
-        /// [`memory_limit`](crate::config::TransportOptions::memory_limit) allows (RFC 9000 section 21
-        /// lets us refuse).
+        /// [`memory_limit`](crate::config::TransportOptions::memory_limit) allows (RFC 9000 section
+        /// 21 lets us refuse).
         TooMuchMemory = "the connection takes more memory than it may";
         /// A handshake message was to be read before a version was chosen.
         NoVersionYet = "no version is chosen yet";
@@ -201,7 +201,8 @@ faults! {
         /// The number of frames that cost their sender nothing is bounded (RFC 9000 section 21.9,
         /// MP-175).
         TooMuchAdvice = "too many frames that only give advice";
-        /// Streams that are opened only to be reset come in bounded numbers (RFC 9000 section 21.9).
+        /// Streams that are opened only to be reset come in bounded numbers (RFC 9000 section
+        /// 21.9).
         TooManyResets = "too many streams are reset";
         /// RFC 9221 section 3.
         DatagramTooLarge = "DATAGRAM above max_datagram_frame_size";

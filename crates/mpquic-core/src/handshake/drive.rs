@@ -174,9 +174,9 @@ impl Handshake {
         Ok(())
     }
 
-    /// An acknowledgement for a path was accepted. RFC 9001 section 4.1.2: that of a 1-RTT packet confirms the
-    /// handshake for a client, and paths other than path 0 have no other packets. HANDSHAKE_DONE may be lost
-    /// with the first link.
+    /// An acknowledgement for a path was accepted. RFC 9001 section 4.1.2: that of a 1-RTT packet
+    /// confirms the handshake for a client, and paths other than path 0 have no other packets.
+    /// HANDSHAKE_DONE may be lost with the first link.
     #[inline]
     pub(crate) fn on_path_acked(&mut self, path: PathId, outbox: &mut Outbox) {
         let confirms = self.progress == Progress::Complete && path != PathId::ZERO;

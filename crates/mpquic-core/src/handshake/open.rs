@@ -71,7 +71,8 @@ impl Handshake {
         }
     }
 
-    /// Opens a 1-RTT packet of a path that does not exist yet if its payload `is_wanted` now, and buffers it otherwise.
+    /// Opens a 1-RTT packet of a path that does not exist yet if its payload `is_wanted` now, and
+    /// buffers it otherwise.
     pub(crate) fn open_or_buffer(
         &mut self,
         arrival: &Arrival,

@@ -99,7 +99,8 @@ fn new_entries_find_room_after_the_clock_was_set_back() {
     assert_eq!(known.capacity(path(4)), Some(CAPACITY));
 }
 
-/// RFC 9000 section 8.1.3: a token is used once, with its server; RFC 9369 section 5: in its version.
+/// RFC 9000 section 8.1.3: a token is used once, with its server; RFC 9369 section 5: in its
+/// version.
 #[test]
 fn a_token_is_taken_once() {
     let test = Test::new();

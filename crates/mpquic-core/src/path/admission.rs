@@ -68,7 +68,8 @@ impl Paths {
         }
     }
 
-    /// Opens the path that an authentic packet is the first of. False if the packet must be dropped.
+    /// Opens the path that an authentic packet is the first of. False if the packet must be
+    /// dropped.
     pub(crate) fn admit(
         &mut self,
         arrival: &Arrival,

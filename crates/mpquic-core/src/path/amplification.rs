@@ -2,7 +2,8 @@
 
 /// Bytes allowed per received byte (RFC 9000 section 8).
 const FACTOR: u64 = 3;
-/// The most bytes an earlier proof is good for, whatever window a controller begins with: 32 datagrams.
+/// The most bytes an earlier proof is good for, whatever window a controller begins with: 32
+/// datagrams.
 const MAX_VOUCHED: u64 = 32 * 1500;
 
 /// The anti-amplification budget of one four-tuple (RFC 9000 section 8, MP-076).

@@ -72,13 +72,14 @@ impl Paths {
         self.review_backups();
     }
 
-    /// A probe timeout passed in a packet number space of the handshake. Once a client has 1-RTT keys,
-    /// a 1-RTT packet goes along: a server for which the handshake is over has discarded the keys of
-    /// all others, and might not learn otherwise that the client has another address by now.
+    /// A probe timeout passed in a packet number space of the handshake. Once a client has 1-RTT
+    /// keys, a 1-RTT packet goes along: a server for which the handshake is over has discarded the
+    /// keys of all others, and might not learn otherwise that the client has another address by
+    /// now.
     ///
-    /// The link of path 0 may be dead. Without the client's last message the server can open no packet of
-    /// the other paths, which the client has opened since, so each of them repeats the message from its
-    /// addresses. Path 0 stays where it is (RFC 9000 section 9).
+    /// The link of path 0 may be dead. Without the client's last message the server can open no
+    /// packet of the other paths, which the client has opened since, so each of them repeats the
+    /// message from its addresses. Path 0 stays where it is (RFC 9000 section 9).
     pub(crate) fn on_handshake_probe(&mut self, id: PathId) {
         if !self.shared.handshake_complete {
             return;
@@ -114,9 +115,9 @@ impl Paths {
         chosen.or_else(|| self.open(PathId::ZERO))
     }
 
-    /// All Handshake packets that were due have left. True if another path is to repeat them. A 1-RTT
-    /// packet with the control frames follows that nobody has acknowledged: without a connection ID of
-    /// the client the server can open no path.
+    /// All Handshake packets that were due have left. True if another path is to repeat them. A
+    /// 1-RTT packet with the control frames follows that nobody has acknowledged: without a
+    /// connection ID of the client the server can open no path.
     pub(crate) fn take_next_handshake_path(&mut self, outbox: &mut Outbox) -> bool {
         if self.iter().any(|path| path.carries_control) {
             return false; // It leaves first.
@@ -135,7 +136,8 @@ impl Paths {
         true
     }
 
-    /// An acknowledgement of an open path's packets arrived, perhaps of bare acknowledgements alone.
+    /// An acknowledgement of an open path's packets arrived, perhaps of bare acknowledgements
+    /// alone.
     #[inline]
     pub(crate) fn on_answered(&mut self, id: PathId, outbox: &mut Outbox) {
         if let Some(path) = self.open_mut(id)

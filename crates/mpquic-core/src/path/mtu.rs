@@ -81,7 +81,8 @@ impl Search {
 }
 
 impl MtuDiscovery {
-    /// Assumes that `initial` bytes pass, at least 1200, and searches up to `max`, which is not below.
+    /// Assumes that `initial` bytes pass, at least 1200, and searches up to `max`, which is not
+    /// below.
     pub(crate) fn new(initial: u16, max: u16) -> Self {
         Self {
             initial,

@@ -47,8 +47,8 @@ impl Path {
         }
     }
 
-    /// The current rate in bytes per second: 0 for a path that does not answer, or without a measured
-    /// round trip.
+    /// The current rate in bytes per second: 0 for a path that does not answer, or without a
+    /// measured round trip.
     pub(crate) fn rate(&self, controller: &dyn Controller) -> u64 {
         let rtt = self.recovery.rtt.snapshot();
         if !self.is_usable() || self.is_suspect() || rtt.samples == 0 {

@@ -1,6 +1,6 @@
 //! [`ServerAddresses`]: further addresses of a server, which it announces to clients that want to know
-//! them (draft-munizaga-quic-alternative-server-address-01). Whether paths lead there is not decided
-//! here.
+//! them (draft-munizaga-quic-alternative-server-address-01). Whether paths lead there is not
+//! decided here.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

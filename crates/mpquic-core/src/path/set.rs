@@ -166,8 +166,8 @@ impl Paths {
         self.slots.iter().any(|slot| slot.is_reset_token(token))
     }
 
-    /// The handshake is complete: PATH_ACK takes the place of ACK, and clients that want to know further
-    /// addresses of the server are told.
+    /// The handshake is complete: PATH_ACK takes the place of ACK, and clients that want to know
+    /// further addresses of the server are told.
     pub(crate) fn on_handshake_complete(&mut self) {
         self.shared.handshake_complete = true;
         if self.shared.peer.alternative_address {
@@ -175,8 +175,8 @@ impl Paths {
         }
     }
 
-    /// The handshake is confirmed: who could not open a path before tries again, and a client probes the address the
-    /// server would rather be used at.
+    /// The handshake is confirmed: who could not open a path before tries again, and a client
+    /// probes the address the server would rather be used at.
     pub(crate) fn on_handshake_confirmed(&mut self, now: Instant, outbox: &mut Outbox) {
         self.shared.handshake_confirmed = true;
         if self.ids.is_multipath() {

@@ -38,7 +38,8 @@ pub(crate) struct Shared {
     pub(crate) allows_migration: bool,
     /// Client: it moves to the server's preferred address.
     pub(crate) uses_preferred_address: bool,
-    /// Server: the preferred address it announced. Client: the one it received and has not used yet.
+    /// Server: the preferred address it announced. Client: the one it received and has not used
+    /// yet.
     pub(crate) preferred: Option<Box<PreferredAddress>>,
     pub(crate) peer: Peer,
     /// We accept packets with a cleared QUIC bit, and may send them (RFC 9287).

@@ -93,7 +93,8 @@ fn a_path_is_suspect_when_it_times_out_or_its_interface_is_gone() {
     }
 }
 
-/// A path that moves to another address of an interface that is gone would carry data into the dark.
+/// A path that moves to another address of an interface that is gone would carry data into the
+/// dark.
 #[test]
 fn a_path_is_live_again_only_on_another_interface() {
     let mut outbox = Outbox::for_tests();

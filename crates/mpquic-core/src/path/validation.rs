@@ -23,8 +23,8 @@ const MAX_RESPONSES_PER_FOUR_TUPLE: usize = 4;
 /// PATH_RESPONSEs kept in all.
 const MAX_RESPONSES: usize = 16;
 
-/// Datagrams with PATH_RESPONSEs that may be sent in a burst beyond a full congestion window. A path
-/// that lost everything keeps its window full, and must answer all the same.
+/// Datagrams with PATH_RESPONSEs that may be sent in a burst beyond a full congestion window. A
+/// path that lost everything keeps its window full, and must answer all the same.
 const SPARE_RESPONSES: u32 = 16;
 
 /// Time until one more datagram than [`SPARE_RESPONSES`] is allowed: the limit for a peer that

@@ -1,5 +1,5 @@
-//! Puts protection on packets, and removes it from received ones in the same way for every type (RFC
-//! 9001 section 5).
+//! Puts protection on packets, and removes it from received ones in the same way for every type
+//! (RFC 9001 section 5).
 
 pub(crate) mod buffered;
 pub(crate) mod sealer;

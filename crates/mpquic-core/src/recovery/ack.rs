@@ -78,8 +78,8 @@ impl Recovery {
     }
 
     /// From when on the peer owes the next acknowledgement: the packet that has waited longest left
-    /// then (as in RFC 7765), but half a round trip ago the path still worked. After probe timeouts,
-    /// from now on, because older packets are late already.
+    /// then (as in RFC 7765), but half a round trip ago the path still worked. After probe
+    /// timeouts, from now on, because older packets are late already.
     fn restart_wait(&mut self, space: &mut PacketNumberSpace, now: Instant) {
         let half = self.rtt.smoothed() / 2;
         let worked = match self.pto_count {

@@ -31,13 +31,13 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may leave as one train now (at least one `mtu`), or when to ask again. `rate` is in
-    /// bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate); `Some(burst)`
-    /// limits the rate to the next `burst` bytes.
+    /// Bytes that may leave as one train now (at least one `mtu`), or when to ask again. `rate` is
+    /// in bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate);
+    /// `Some(burst)` limits the rate to the next `burst` bytes.
     ///
-    /// A train has the bytes of [`BATCH_TIME`] or [`MIN_BURST`] datagrams at most, and further trains
-    /// may follow at once. The kernel's token buckets hold some 15 kB by default and cut a longer
-    /// train into datagrams, each of which wakes the receiver.
+    /// A train has the bytes of [`BATCH_TIME`] or [`MIN_BURST`] datagrams at most, and further
+    /// trains may follow at once. The kernel's token buckets hold some 15 kB by default and cut a
+    /// longer train into datagrams, each of which wakes the receiver.
     pub(crate) fn available(
         &mut self,
         now: Instant,

@@ -11,7 +11,8 @@ use crate::ids::PathId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataSelection {
-    /// Whatever is most urgent: control frames, DATAGRAMs, retransmissions, then streams by priority.
+    /// Whatever is most urgent: control frames, DATAGRAMs, retransmissions, then streams by
+    /// priority.
     Next,
     /// DATAGRAMs, the oldest first; [`QueueView::datagrams`](super::QueueView::datagrams) tells the
     /// waiting bytes. With [`Decision::Duplicate`], other paths carry the DATAGRAMs as well, and

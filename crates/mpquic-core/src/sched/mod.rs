@@ -48,7 +48,8 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 /// assert_eq!(factory.build().name(), "most-room");
 /// ```
 ///
-/// [`View`] shows how to test a scheduler, [`PathMap`](crate::PathMap) how to keep state for each path.
+/// [`View`] shows how to test a scheduler, [`PathMap`](crate::PathMap) how to keep state for each
+/// path.
 ///
 /// # What the core makes of wrong answers
 ///
@@ -58,11 +59,11 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 ///   datagram with the most urgent data. Window, pacer and the anti-amplification limit bound every
 ///   decision, whatever its budget.
 /// - Waiting ends, see [`Decision::Wait`] and [`Decision::Blocked`].
-/// - Decisions may repeat at most 16 bytes per byte sent for the first time, plus 64 KiB. Beyond that
-///   budget, the most urgent data replaces repetitions, and no copies are made. At most 256 copies
-///   wait for a path.
-/// - While control frames or lost bytes wait, every 65th decision in a row for other data is replaced
-///   by the most urgent data.
+/// - Decisions may repeat at most 16 bytes per byte sent for the first time, plus 64 KiB. Beyond
+///   that budget, the most urgent data replaces repetitions, and no copies are made. At most 256
+///   copies wait for a path.
+/// - While control frames or lost bytes wait, every 65th decision in a row for other data is
+///   replaced by the most urgent data.
 /// - Timers and waits of less than a millisecond last one millisecond.
 /// - A scheduler that panics is not asked again: the fastest path that can send carries everything
 ///   from then on, unless [`TransportOptions::contain_panics`] is off or panics abort the process.

@@ -146,7 +146,8 @@ pub struct StreamView {
     pub id: StreamId,
     /// Larger is more urgent.
     pub priority: i32,
-    /// Takes turns with others that are equally urgent; else it goes in order, and stands here behind those before it.
+    /// Takes turns with others that are equally urgent; else it goes in order, and stands here
+    /// behind those before it.
     pub incremental: bool,
     /// Total size, after the application has finished the stream or announced its size. An
     /// announced size is never below the written bytes, and may be wrong.
@@ -163,8 +164,8 @@ pub struct StreamView {
 }
 
 impl StreamView {
-    /// A stream of priority 0 that takes turns, whose bytes of this range wait to be sent for the first time, and
-    /// which is not finished.
+    /// A stream of priority 0 that takes turns, whose bytes of this range wait to be sent for the
+    /// first time, and which is not finished.
     pub fn new(id: StreamId, unsent: Range<u64>) -> Self {
         Self {
             id,

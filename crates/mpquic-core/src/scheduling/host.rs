@@ -90,7 +90,8 @@ impl SchedulerHost {
         }
     }
 
-    /// Puts another scheduler in the place of the present one. The new scheduler hears of the open paths first.
+    /// Puts another scheduler in the place of the present one. The new scheduler hears of the open
+    /// paths first.
     pub(crate) fn replace(
         &mut self,
         scheduler: GuardedScheduler,
@@ -258,8 +259,9 @@ impl SchedulerHost {
         Some(assignment)
     }
 
-    /// Turns an answer into an assignment that keeps the rules; `None` to send nothing now. `urgent`
-    /// tells whether something waits that [`DataSelection::Next`] would send before a selection.
+    /// Turns an answer into an assignment that keeps the rules; `None` to send nothing now.
+    /// `urgent` tells whether something waits that [`DataSelection::Next`] would send before a
+    /// selection.
     fn enforce(
         &mut self,
         decision: Option<Decision>,

@@ -10,7 +10,8 @@ use crate::outbox::Outbox;
 use crate::path::set::Paths;
 use crate::sched::SchedulerFactory;
 
-/// The scheduler and the congestion controller of a connection. Others may take their place while the connection runs.
+/// The scheduler and the congestion controller of a connection. Others may take their place while
+/// the connection runs.
 #[derive(Debug)]
 pub struct Policies<'a> {
     config: &'a TransportConfig,
@@ -41,14 +42,15 @@ impl<'a> Policies<'a> {
     }
 
     /// Lets another scheduler decide from now on. The scheduler hears of the open paths
-    /// ([`SchedulerEvent::PathAdded`](crate::sched::SchedulerEvent::PathAdded)), but of no earlier event of paths,
-    /// packets or streams.
+    /// ([`SchedulerEvent::PathAdded`](crate::sched::SchedulerEvent::PathAdded)), but of no earlier
+    /// event of paths, packets or streams.
     pub fn set_scheduler(&mut self, scheduler: &dyn SchedulerFactory) {
         let scheduler = GuardedScheduler::of(scheduler.build(), self.config.contain_panics);
         self.host.replace(scheduler, self.paths, self.outbox);
     }
 
-    /// Lets another congestion controller set the windows from now on. Each open path begins as a new path does.
+    /// Lets another congestion controller set the windows from now on. Each open path begins as a
+    /// new path does.
     ///
     /// Returns false, and changes nothing, if the controller wants packets marked otherwise
     /// ([`ControllerFactory::ecn_codepoint`]): the marks of a connection stay the same.

@@ -78,10 +78,10 @@ impl<'a> Streams<'a> {
     /// in. Data read before that is never copied.
     ///
     /// Data is held as slices of the datagrams passed to
-    /// [`Connection::handle_datagram`](crate::Connection::handle_datagram). A driver whose datagrams
-    /// share larger buffers calls this, and [`Datagrams::detach_waiting`], once a connection has
-    /// received from some number of buffers: otherwise a peer's single bytes could each keep a
-    /// buffer alive.
+    /// [`Connection::handle_datagram`](crate::Connection::handle_datagram). A driver whose
+    /// datagrams share larger buffers calls this, and [`Datagrams::detach_waiting`], once a
+    /// connection has received from some number of buffers: otherwise a peer's single bytes could
+    /// each keep a buffer alive.
     ///
     /// [`Datagrams::detach_waiting`]: crate::Datagrams::detach_waiting
     pub fn detach_waiting(&mut self) {
@@ -97,8 +97,8 @@ impl<'a> Streams<'a> {
         self.set.receive_windows.set_max(bytes);
     }
 
-    /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
-    /// [`TransportOptions::send_window`](crate::config::TransportOptions::send_window).
+    /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block:
+    /// see [`TransportOptions::send_window`](crate::config::TransportOptions::send_window).
     pub fn set_send_window(&mut self, bytes: u64) {
         self.set.set_send_window(bytes);
     }
@@ -170,9 +170,10 @@ impl SendStream<'_> {
         Ok(send.stopped())
     }
 
-    /// With `true`, a finished stream keeps the peer's code for [`Self::stopped`], and an expired stream remains expired
-    /// for [`Self::is_expired`]. The stream then counts as open for the peer's limit, until the application calls this
-    /// method with `false`. By default, nobody looks at the end of a stream.
+    /// With `true`, a finished stream keeps the peer's code for [`Self::stopped`], and an expired
+    /// stream remains expired for [`Self::is_expired`]. The stream then counts as open for the
+    /// peer's limit, until the application calls this method with `false`. By default, nobody looks
+    /// at the end of a stream.
     ///
     /// # Errors
     ///
@@ -189,7 +190,8 @@ impl SendStream<'_> {
     /// # Errors
     ///
     /// [`FinishError::Stopped`] with the code, if the peer asked us to stop sending, and
-    /// [`FinishError::ClosedStream`] if the stream was finished or reset already, or does not exist.
+    /// [`FinishError::ClosedStream`] if the stream was finished or reset already, or does not
+    /// exist.
     pub fn finish(&mut self) -> Result<(), FinishError> {
         let result = self.streams.with_half(self.id, |send| {
             if let Some(error_code) = send.tell_stopped() {
@@ -360,7 +362,8 @@ impl StreamSet {
         self.sends.get(self.tables.send_key(id)? as usize)
     }
 
-    /// A sending half was finished or reset: it accepts no more writes, and leaves its share of the send window to others.
+    /// A sending half was finished or reset: it accepts no more writes, and leaves its share of the
+    /// send window to others.
     pub(super) fn after_end(&mut self, id: StreamId) {
         if let Some(key) = self.tables.send_key(id)
             && let Some(send) = self.sends.get_mut(key as usize)

@@ -10,8 +10,8 @@ use super::piece::{self, Piece, Source};
 use super::runs::{Lists, Place, Run, Runs};
 use crate::range_set::RangeSet;
 
-/// A slice beyond a gap is copied if its datagram exceeds the slice by this factor: the gap may stay
-/// for long, and would keep the datagram in memory.
+/// A slice beyond a gap is copied if its datagram exceeds the slice by this factor: the gap may
+/// stay for long, and would keep the datagram in memory.
 const MOST_WASTE: usize = 8;
 
 /// Received bytes of one stream. Bytes in order are stored and read in constant time and without a
@@ -44,7 +44,8 @@ struct Beyond {
     read: u64,
     /// Where the first run begins, if no ordered read gets beyond it; otherwise 0.
     next_run: u64,
-    /// Bytes of memory, but for what pieces keep. Counted when it changes, because every frame asks.
+    /// Bytes of memory, but for what pieces keep. Counted when it changes, because every frame
+    /// asks.
     memory: usize,
 }
 

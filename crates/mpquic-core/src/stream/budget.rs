@@ -11,8 +11,8 @@ use crate::error::{Fault, TransportError};
 use crate::memory::{EndpointMemory, MemoryPart, MemoryUse};
 use crate::sched::SchedulerEvent;
 
-/// Memory for one stream: its two halves, its places in queues, and an event. Lists have up to twice
-/// the room they need.
+/// Memory for one stream: its two halves, its places in queues, and an event. Lists have up to
+/// twice the room they need.
 const STREAM: u64 = 2 * (size_of::<SendHalf>() + size_of::<RecvHalf>() + 256) as u64;
 
 /// A new connection's share of the endpoint's memory before its first review, bytes.

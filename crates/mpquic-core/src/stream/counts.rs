@@ -19,8 +19,8 @@ const MAX_RESETS: u32 = 10_000;
 /// Time until the peer may reset another stream beyond [`MAX_RESETS`].
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// True if MAX_STREAMS is due. A peer without credit learns of each stream that ends, because the other streams may stay
-/// open for hours.
+/// True if MAX_STREAMS is due. A peer without credit learns of each stream that ends, because the
+/// other streams may stay open for hours.
 #[inline]
 fn is_due(credit: &ReceiveCredit) -> bool {
     credit.wants_update() || credit.is_exhausted()
@@ -95,8 +95,8 @@ impl StreamCounts {
         credit.raise(maximum) && was_blocked
     }
 
-    /// A frame of the peer names its stream `index`, which is not open yet; returns how many streams
-    /// that opens.
+    /// A frame of the peer names its stream `index`, which is not open yet; returns how many
+    /// streams that opens.
     pub(super) fn on_opened(&mut self, dir: Dir, index: u64) -> Result<u64, TransportError> {
         // RFC 9000 section 4.6
         let credit = &mut self.accept[slot(dir)];

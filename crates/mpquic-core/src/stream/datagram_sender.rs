@@ -47,9 +47,9 @@ pub struct DatagramOptions {
     pub copy: bool,
     /// Drops the DATAGRAM at this time, unless sent before.
     pub deadline: Option<Instant>,
-    /// The flow of the DATAGRAM, by a number that the application chooses. Waiting flows take turns by bytes, and
-    /// the DATAGRAMs of one flow keep their order. All DATAGRAMs without a number are one flow. DATAGRAMs with
-    /// a path take no turns.
+    /// The flow of the DATAGRAM, by a number that the application chooses. Waiting flows take turns
+    /// by bytes, and the DATAGRAMs of one flow keep their order. All DATAGRAMs without a number are
+    /// one flow. DATAGRAMs with a path take no turns.
     pub flow: Option<u64>,
 }
 
@@ -441,8 +441,8 @@ impl DatagramSender {
         self.bound.retain(|(of, _)| *of != path);
     }
 
-    /// Drops what fits no packet: the largest of any path has `room` bytes for frames, and those of one
-    /// path `room_on`.
+    /// Drops what fits no packet: the largest of any path has `room` bytes for frames, and those of
+    /// one path `room_on`.
     pub(super) fn drop_oversized(&mut self, room: usize, room_on: impl Fn(PathId) -> usize) {
         let dropped = self.drop_if(|of, waiting| waiting.data.len() >= of.map_or(room, &room_on));
         self.counts.unplaced += dropped;

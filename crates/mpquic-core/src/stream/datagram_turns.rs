@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// At this number of flows, flows without waiting DATAGRAMs are forgotten once their turns are over.
+/// At this number of flows, flows without waiting DATAGRAMs are forgotten once their turns are
+/// over.
 const MANY: usize = 256;
-/// This number of flows is remembered while nothing waits, so that a DATAGRAM needs no memory from the heap.
+/// This number of flows is remembered while nothing waits, so that a DATAGRAM needs no memory from
+/// the heap.
 const FEW: usize = 8;
 
-/// Start-time fair queueing: a DATAGRAM's turn is the end of the DATAGRAM before it in its flow, or the turn that is
-/// being served if the flow was silent. So each waiting flow gets an equal part of the bytes, and a flow with few
-/// bytes does not wait behind a flood.
+/// Start-time fair queueing: a DATAGRAM's turn is the end of the DATAGRAM before it in its flow, or
+/// the turn that is being served if the flow was silent. So each waiting flow gets an equal part of
+/// the bytes, and a flow with few bytes does not wait behind a flood.
 #[derive(Debug, Default)]
 pub(super) struct DatagramTurns {
     /// The turn that is being served, in bytes.

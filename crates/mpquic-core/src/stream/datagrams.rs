@@ -231,8 +231,8 @@ impl DatagramQueues {
         queue.limit.saturating_sub(queue.cost + OVERHEAD)
     }
 
-    /// Waiting bytes of a flow for any path, with 64 bytes more for each DATAGRAM; and the number of waiting flows, `flow`
-    /// included.
+    /// Waiting bytes of a flow for any path, with 64 bytes more for each DATAGRAM; and the number
+    /// of waiting flows, `flow` included.
     pub(crate) fn flow_share(&self, flow: Option<u64>) -> (usize, usize) {
         self.outgoing.turns.share(flow)
     }
@@ -259,8 +259,8 @@ impl DatagramQueues {
             .write_frames(writer, now, path, (false, copied));
     }
 
-    /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first, unless
-    /// the streams' part is due.
+    /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first,
+    /// unless the streams' part is due.
     #[inline]
     pub(crate) fn write_beside(
         &mut self,
@@ -283,7 +283,8 @@ impl DatagramQueues {
         }
     }
 
-    /// True if streams go ahead of DATAGRAMs. When streams begin to wait, their first packet goes ahead.
+    /// True if streams go ahead of DATAGRAMs. When streams begin to wait, their first packet goes
+    /// ahead.
     fn is_turn_of(&mut self, streams: &StreamSet) -> bool {
         let sent = self.sent_bytes();
         let passed = sent - std::mem::replace(&mut self.seen, sent);

@@ -119,8 +119,8 @@ impl ReceiveCredit {
         self.due || self.consumed >= self.announce_from
     }
 
-    /// True if the peer has no credit left, by our count or by its BLOCKED frame, and units are free again. Frames of
-    /// units that the peer has used may still be on their way.
+    /// True if the peer has no credit left, by our count or by its BLOCKED frame, and units are
+    /// free again. Frames of units that the peer has used may still be on their way.
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         (self.is_peer_blocked || self.available() == 0) && self.limit() > self.announced

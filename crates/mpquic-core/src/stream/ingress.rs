@@ -12,8 +12,8 @@ use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
 impl StreamSet {
-    /// STREAM; receive windows grow to what keeps all paths busy. Bytes that were here before do not
-    /// count: a peer may repeat them without end, and they need no window.
+    /// STREAM; receive windows grow to what keeps all paths busy. Bytes that were here before do
+    /// not count: a peer may repeat them without end, and they need no window.
     pub(crate) fn receive(
         &mut self,
         frame: frame::Stream,

@@ -87,8 +87,8 @@ impl Piece {
     }
 }
 
-/// Takes at most `max_length` bytes off the first piece of a list, and tells how many bytes of memory the
-/// list keeps less.
+/// Takes at most `max_length` bytes off the first piece of a list, and tells how many bytes of
+/// memory the list keeps less.
 pub(super) fn take_front(pieces: &mut VecDeque<Piece>, max_length: usize) -> Option<(Bytes, u64)> {
     let piece = pieces.front_mut()?;
     if piece.len() > max_length {

@@ -45,9 +45,9 @@ pub(crate) struct Rank {
     pub(crate) in_order: Option<u64>,
 }
 
-/// A queue of keys, each with a rank. Every operation takes constant time as long as there are
-/// few different priorities, and those that go in order come and go in order; nothing is allocated once the largest
-/// key was seen.
+/// A queue of keys, each with a rank. Every operation takes constant time as long as there are few
+/// different priorities, and those that go in order come and go in order; nothing is allocated once
+/// the largest key was seen.
 #[derive(Debug, Default)]
 pub(crate) struct StreamQueue {
     /// One node per key ever seen: lists linked through indices.
@@ -221,8 +221,8 @@ fn set_place(nodes: &mut [Node], key: u32, place: Place) {
 }
 
 impl StreamQueue {
-    /// An empty queue. With a floor, keys of each lower priority get at least a tenth of the bytes, as
-    /// long as at most four priorities are queued.
+    /// An empty queue. With a floor, keys of each lower priority get at least a tenth of the bytes,
+    /// as long as at most four priorities are queued.
     pub(super) fn with_floor(has_floor: bool) -> Self {
         Self {
             has_floor,

@@ -10,7 +10,8 @@ use crate::config::TransportConfig;
 /// is a slice of, the data takes up to twice its own size, and a little more for its lists.
 const WINDOWS_PER_LIMIT: u64 = 4;
 
-/// The receive windows of a connection and of its streams. They grow with the rate of arriving bytes.
+/// The receive windows of a connection and of its streams. They grow with the rate of arriving
+/// bytes.
 #[derive(Debug)]
 pub(super) struct ReceiveWindows {
     /// Our MAX_DATA.
@@ -66,9 +67,9 @@ impl ReceiveWindows {
         self.max.min(self.affordable)
     }
 
-    /// Changes the limit of windows. The connection's window is cut down to the limit; a window that
-    /// began at its limit also grows with the limit. Windows of streams only stop growing: their sum
-    /// cannot exceed the connection's window.
+    /// Changes the limit of windows. The connection's window is cut down to the limit; a window
+    /// that began at its limit also grows with the limit. Windows of streams only stop growing:
+    /// their sum cannot exceed the connection's window.
     pub(super) fn set_max(&mut self, max: u64) {
         self.max = max;
         let wanted = if self.is_whole {

@@ -230,8 +230,8 @@ impl Run {
         }
     }
 
-    /// Takes at most `max_length` bytes off the front, and tells how many bytes of memory its pieces
-    /// keep less.
+    /// Takes at most `max_length` bytes off the front, and tells how many bytes of memory its
+    /// pieces keep less.
     fn take_front(&mut self, max_length: usize) -> Option<(Bytes, u64)> {
         let taken = match &mut self.body {
             Body::Short { length, bytes } => {
@@ -400,8 +400,8 @@ impl Runs {
         self.remove(Place { page: 0, slot: 0 })
     }
 
-    /// Takes at most `max_length` bytes off the first run, with their offset, and tells how many bytes of
-    /// memory pieces keep less.
+    /// Takes at most `max_length` bytes off the first run, with their offset, and tells how many
+    /// bytes of memory pieces keep less.
     pub(super) fn take_front(
         &mut self,
         max_length: usize,

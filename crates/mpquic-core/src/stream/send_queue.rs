@@ -2,20 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-/// The limit before the rate of the paths is known, in bytes, and the least limit that acknowledgements set.
+/// The limit before the rate of the paths is known, in bytes, and the least limit that
+/// acknowledgements set.
 const FIRST: u64 = 64 << 10;
 /// The smallest limit, in bytes.
 const MIN: u64 = 16 << 10;
 /// How often the limit follows the rate of the paths.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// A starting path doubles its rate in a round trip, so the queue may have the bytes of this many times the rate that
-/// acknowledgements show.
+/// A starting path doubles its rate in a round trip, so the queue may have the bytes of this many
+/// times the rate that acknowledgements show.
 const GROWTH: f64 = 2.0;
 
 /// Limits unsent bytes to the bytes that the paths send in a time.
 ///
-/// The rate of the paths is that of their controllers. A starting controller allows more in each round trip until the
-/// first loss, several times the rate of a slow link. So the limit also stays within twice the rate of acknowledgements.
+/// The rate of the paths is that of their controllers. A starting controller allows more in each
+/// round trip until the first loss, several times the rate of a slow link. So the limit also stays
+/// within twice the rate of acknowledgements.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     /// The time in which the paths send the bytes.
@@ -75,9 +77,9 @@ impl SendQueue {
         self.adapt(rate(), largest_rtt)
     }
 
-    /// Follows the rate of the paths in bytes per second; true if the limit has grown. A path with a
-    /// longer delay carries bytes that stand further behind in the queue, so the queue is longer by
-    /// the longest round trip.
+    /// Follows the rate of the paths in bytes per second; true if the limit has grown. A path with
+    /// a longer delay carries bytes that stand further behind in the queue, so the queue is longer
+    /// by the longest round trip.
     fn adapt(&mut self, rate: u64, largest_rtt: Duration) -> bool {
         let seconds = (self.time + largest_rtt).as_secs_f64();
         let of_paths = (rate as f64 * seconds) as u64;
@@ -101,7 +103,8 @@ impl Acked {
         self.bytes = 0;
     }
 
-    /// The larger rate of the last two measurements, in bytes per second: acknowledgements of one round trip may be late.
+    /// The larger rate of the last two measurements, in bytes per second: acknowledgements of one
+    /// round trip may be late.
     fn rate(&self) -> f64 {
         self.rates[0].max(self.rates[1])
     }

@@ -6,8 +6,9 @@ use super::send_queue::SendQueue;
 use super::window_target::WindowTarget;
 use crate::config::TransportConfig;
 
-/// Below this size, in bytes, the window also follows the congestion windows. A congestion window can leap to the rate of an
-/// earlier connection (Careful Resume), and acknowledgements show the new rate a round trip later.
+/// Below this size, in bytes, the window also follows the congestion windows. A congestion window
+/// can leap to the rate of an earlier connection (Careful Resume), and acknowledgements show the
+/// new rate a round trip later.
 const SMALL: u64 = 4 << 20;
 
 /// Congestion windows in a small window: one window is in flight, the other waits to be sent.

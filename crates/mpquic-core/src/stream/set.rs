@@ -404,7 +404,8 @@ impl StreamSet {
         }
     }
 
-    /// Bytes of a half were sent or acknowledged: wakes the half's blocked writer, given enough room.
+    /// Bytes of a half were sent or acknowledged: wakes the half's blocked writer, given enough
+    /// room.
     #[inline]
     pub(super) fn wake_writer(&mut self, key: u32) {
         if self.writers.is_none_blocked() {

@@ -221,7 +221,8 @@ mod tests {
         assert!(!table.close_send(u64::MAX / 4));
     }
 
-    /// An idle connection trims its tables while an old stream is open, and that stream closes before the next one opens.
+    /// An idle connection trims its tables while an old stream is open, and that stream closes
+    /// before the next one opens.
     #[test]
     fn a_page_that_was_trimmed_takes_later_streams() {
         let mut table = StreamTable::default();

@@ -19,10 +19,11 @@ const WAKE_IDLE: u64 = 16 << 10;
 
 /// Divides the send window among the streams.
 ///
-/// A stream is hungry if the window had no room for its writer's last bytes. Hungry streams have equal shares of the
-/// window and of the queue of unsent bytes. A stream without hungry neighbours may fill both. Each
-/// stream may have a minimum of unsent bytes, up to one and a half windows in total: so a new stream
-/// sends at once, and streams that take turns always have a packet for their turn.
+/// A stream is hungry if the window had no room for its writer's last bytes. Hungry streams have
+/// equal shares of the window and of the queue of unsent bytes. A stream without hungry neighbours
+/// may fill both. Each stream may have a minimum of unsent bytes, up to one and a half windows in
+/// total: so a new stream sends at once, and streams that take turns always have a packet for their
+/// turn.
 #[derive(Debug)]
 pub(super) struct Writers {
     window: SendWindow,
@@ -59,7 +60,8 @@ impl Writers {
         &mut self.window
     }
 
-    /// The least number of unsent bytes that each of these sharers may hold: together, half a window.
+    /// The least number of unsent bytes that each of these sharers may hold: together, half a
+    /// window.
     fn minimum(&self, sharers: u64) -> u64 {
         let size = self.window.size();
         MINIMUM.min(size / MINIMUM_PART).min(size / 2 / sharers)

@@ -15,8 +15,8 @@ pub(crate) const MIN_DATAGRAM: usize = 1200;
 /// The largest UDP payload that IP carries (RFC 9000 section 18.2).
 pub(crate) const MAX_UDP_PAYLOAD: u16 = 65527;
 
-/// Shortest destination connection ID of a client's first Initial, bytes (RFC 9000 section 7.2). Ours
-/// have this length.
+/// Shortest destination connection ID of a client's first Initial, bytes (RFC 9000 section 7.2).
+/// Ours have this length.
 pub(crate) const MIN_INITIAL_DCID: usize = 8;
 
 /// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.

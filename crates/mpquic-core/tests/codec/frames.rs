@@ -585,7 +585,8 @@ fn table_of_multipath_frames() {
     }
 }
 
-/// draft-munizaga-quic-alternative-server-address-01 section 5: what ALTERNATIVE_ADDRESS must not be.
+/// draft-munizaga-quic-alternative-server-address-01 section 5: what ALTERNATIVE_ADDRESS must not
+/// be.
 #[test]
 fn section_5_malformed_addresses_are_encoding_errors() {
     const TYPE: u64 = 0x1d58_45e2;

@@ -218,8 +218,8 @@ impl Crowd {
         }
     }
 
-    /// What a client and a connection of the server have to say to each other until the handshake is
-    /// complete on both sides takes no time.
+    /// What a client and a connection of the server have to say to each other until the handshake
+    /// is complete on both sides takes no time.
     fn complete(&mut self, handle: ConnectionHandle, visitor: &mut Visitor) {
         while !visitor.connection.is_handshake_confirmed() {
             let mut connection = self.connections.remove(&handle).unwrap();
@@ -329,8 +329,8 @@ fn clients_with_complete_handshakes_need_no_proof() {
     assert_eq!(crowd.server.stats().retries, 0);
 }
 
-/// While the driver lags behind, clients have to prove their addresses, and later they get no answer.
-/// Once it has caught up, they come in again. A few are always let in.
+/// While the driver lags behind, clients have to prove their addresses, and later they get no
+/// answer. Once it has caught up, they come in again. A few are always let in.
 #[test]
 fn a_server_that_lags_behind_lets_fewer_in() {
     const FEW: usize = 8;

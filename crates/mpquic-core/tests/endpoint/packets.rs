@@ -1,5 +1,5 @@
-//! Version Negotiation, packets that come early or never belonged there, and what an attacker on the
-//! path may inject.
+//! Version Negotiation, packets that come early or never belonged there, and what an attacker on
+//! the path may inject.
 
 use super::*;
 

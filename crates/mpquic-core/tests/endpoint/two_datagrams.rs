@@ -1,5 +1,5 @@
-//! A ClientHello of two datagrams, as X25519MLKEM768 makes it, over a network that does something to
-//! either of them. All of it in virtual time.
+//! A ClientHello of two datagrams, as X25519MLKEM768 makes it, over a network that does something
+//! to either of them. All of it in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::*;
 /// How long a datagram takes.
 const DELAY: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
-/// Bytes of an Initial packet to a client before its address is proven, for each that came from there (RFC 9000
-/// section 8.1).
+/// Bytes of an Initial packet to a client before its address is proven, for each that came from
+/// there (RFC 9000 section 8.1).
 const FACTOR: usize = 3;
 
 /// What becomes of a datagram: when each copy of it arrives, after it was sent.
@@ -194,8 +194,9 @@ fn a_client_hello_with_the_hybrid_takes_two_full_datagrams() {
     assert_eq!(test.datagrams(&mut client.1).len(), 1);
 }
 
-/// Whatever happens to one of the first datagrams of either side, or to both, costs some round trips and no more: a
-/// server acknowledges the half that it has, so that the client need not wait for a whole first probe timeout.
+/// Whatever happens to one of the first datagrams of either side, or to both, costs some round
+/// trips and no more: a server acknowledges the half that it has, so that the client need not wait
+/// for a whole first probe timeout.
 #[test]
 fn whatever_happens_to_either_datagram_the_handshake_completes() {
     for (side, retry) in [
@@ -248,7 +249,8 @@ fn the_second_half_may_come_first() {
     assert!(took < 250 * MS, "{took:?}");
 }
 
-/// RFC 9000 section 8.1: of whoever has sent one half only, a server knows nothing yet, and owes it little.
+/// RFC 9000 section 8.1: of whoever has sent one half only, a server knows nothing yet, and owes it
+/// little.
 #[test]
 fn rfc_9000_8_1_half_a_client_hello_gets_acknowledgements_and_no_more() {
     for half in [0, 1] {
@@ -278,8 +280,8 @@ fn rfc_9000_8_1_a_client_that_is_not_heard_does_not_get_more_than_three_times_it
     assert!(network.answered > 4 * 1200, "{}", network.answered);
 }
 
-/// RFC 8446 section 4.1.4: a server that takes only what the client has sent no key for. The ClientHello
-/// comes in two datagrams, and then once more in one.
+/// RFC 8446 section 4.1.4: a server that takes only what the client has sent no key for. The
+/// ClientHello comes in two datagrams, and then once more in one.
 #[test]
 fn a_hello_retry_request_costs_a_round_trip_whatever_is_lost() {
     let group = KeyExchangeGroup(0x17);
@@ -381,7 +383,8 @@ fn early_data_without_a_whole_client_hello_is_bounded() {
     assert_eq!(read(accepted, id), (vec![7; 3000], true));
 }
 
-/// A token leaves each datagram little room: the ClientHello takes as many as it needs, and all have the token.
+/// A token leaves each datagram little room: the ClientHello takes as many as it needs, and all
+/// have the token.
 #[test]
 fn a_long_token_makes_a_client_hello_of_many_datagrams() {
     for retry in [false, true] {
@@ -401,8 +404,8 @@ fn a_long_token_makes_a_client_hello_of_many_datagrams() {
     }
 }
 
-/// Between both datagrams, the server may find that it has room again: a connection for the second half would only
-/// take room, since its client follows the Retry that answered the first.
+/// Between both datagrams, the server may find that it has room again: a connection for the second
+/// half would only take room, since its client follows the Retry that answered the first.
 #[test]
 fn client_asked_for_a_proof_is_asked_with_both_datagrams() {
     let mut test = Test::new();
@@ -459,8 +462,8 @@ fn refused_client_does_not_return_with_its_second_datagram() {
     ));
 }
 
-/// RFC 9369 section 4.1: the version is chosen when the whole ClientHello is there; until then the server answers
-/// in that of the client.
+/// RFC 9369 section 4.1: the version is chosen when the whole ClientHello is there; until then the
+/// server answers in that of the client.
 #[test]
 fn the_version_may_change_after_half_a_client_hello() {
     for (number, fate) in (0..2).flat_map(|number| FATES.map(|fate| (number, fate))) {

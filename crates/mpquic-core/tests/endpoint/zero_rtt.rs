@@ -354,8 +354,8 @@ fn crypto(change: impl FnOnce(&mut rustls::ServerConfig)) -> Arc<QuicServerConfi
     Arc::new(QuicServerConfig::new(Arc::new(config)).unwrap())
 }
 
-/// RFC 9000 section 7.4.1: a server that cannot keep to the limits its ticket was given with rejects
-/// 0-RTT data; higher ones are no reason.
+/// RFC 9000 section 7.4.1: a server that cannot keep to the limits its ticket was given with
+/// rejects 0-RTT data; higher ones are no reason.
 #[test]
 fn rfc_9000_7_4_1_a_server_with_lower_limits_rejects_early_data() {
     let crypto = crypto(|_| {});
@@ -370,8 +370,8 @@ fn rfc_9000_7_4_1_a_server_with_lower_limits_rejects_early_data() {
     assert_eq!(lost(&mut client), None);
 }
 
-/// Forgets which limits sessions were given with: takes all for nothing. They are the last 72 bytes of
-/// what is stored.
+/// Forgets which limits sessions were given with: takes all for nothing. They are the last 72 bytes
+/// of what is stored.
 #[derive(Debug)]
 struct Forgetful(Arc<dyn StoresServerSessions>);
 

@@ -1,5 +1,6 @@
-//! Faults of network, machines, processes and applications, many at a time: no byte is lost, doubled
-//! or altered, each connection ends, for the right reason and in time, and no memory is left.
+//! Faults of network, machines, processes and applications, many at a time: no byte is lost,
+//! doubled or altered, each connection ends, for the right reason and in time, and no memory is
+//! left.
 //!
 //! Everything is drawn from a seed. `FAULTS=50000` sets the number of seeds, half of them with TLS;
 //! `SEED=n` says which is the first. By default they are few, to be quick.

@@ -407,8 +407,8 @@ impl Run {
         }
     }
 
-    /// A client whose handshake was not over goes on with the server that took the place of the other,
-    /// until it closes the connection.
+    /// A client whose handshake was not over goes on with the server that took the place of the
+    /// other, until it closes the connection.
     fn begin_again(&mut self) {
         let connected = |event: &Event| matches!(event, Event::Connected { .. });
         if !self.pair.events(Side::Client).iter().any(connected) {

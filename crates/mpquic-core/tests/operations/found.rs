@@ -180,9 +180,9 @@ fn the_fifth_sequence_that_failed() {
     replay(3_359_751_359_181_558_905, Sides::Alike, &operations);
 }
 
-/// A burst of losses takes one acknowledgement after another, and probe timeouts back off. What ended
-/// the standstill too late depends on rates, delays, windows and keep-alives as drawn from this
-/// seed.
+/// A burst of losses takes one acknowledgement after another, and probe timeouts back off. What
+/// ended the standstill too late depends on rates, delays, windows and keep-alives as drawn from
+/// this seed.
 #[test]
 fn the_sixth_sequence_that_failed() {
     let operations = [

@@ -1,9 +1,10 @@
-//! Random topologies, configurations and operations of network, client and server: whatever happens,
-//! no invariant breaks, every transfer completes once the network works again, and no state is left.
+//! Random topologies, configurations and operations of network, client and server: whatever
+//! happens, no invariant breaks, every transfer completes once the network works again, and no
+//! state is left.
 //!
 //! The reference model is plain: bytes are a function of stream, direction and offset, so that each
-//! must arrive once and in its place, and all of them; DATAGRAMs are numbered; resets, stops and the
-//! end of the connection are what the other side asked for. The simulator watches the wire for
+//! must arrive once and in its place, and all of them; DATAGRAMs are numbered; resets, stops and
+//! the end of the connection are what the other side asked for. The simulator watches the wire for
 //! nonces used twice, for datagrams beyond the window or three times what came, and for statistics
 //! that do not add up.
 //!

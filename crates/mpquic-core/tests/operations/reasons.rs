@@ -5,8 +5,8 @@ use mpquic_sim::{Pair, Side};
 
 use super::operation::SIDES;
 
-/// So many packets lost in a row hold up a side that has little to say for half a minute or more: its
-/// probe timeout doubles with each.
+/// So many packets lost in a row hold up a side that has little to say for half a minute or more:
+/// its probe timeout doubles with each.
 const CUT_OFF: u64 = 7;
 
 /// Past events that may end a connection, or keep a side from hearing of its end.

@@ -1,7 +1,7 @@
 //! Compares fixed runs of connections with their record in `recorded.txt`.
 //!
-//! Other tests check right behaviour; this test finds any difference, down to a single bit on the wire and
-//! a nanosecond. A change that is meant to alter the runs accepts the new record:
+//! Other tests check right behaviour; this test finds any difference, down to a single bit on the
+//! wire and a nanosecond. A change that is meant to alter the runs accepts the new record:
 //!
 //!     tools/accept runs
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

@@ -384,8 +384,9 @@ impl Run {
     }
 
     fn finish(&mut self) {
-        // Bad links may take long, but must not stand still. Bursts of losses are counted in packets
-        // and hold up a sender that is nearly silent, sometimes for half a minute: they end then.
+        // Bad links may take long, but must not stand still. Bursts of losses are counted in
+        // packets and hold up a sender that is nearly silent, sometimes for half a minute: they end
+        // then.
         let mut carried = self.carried();
         while self.pair.run_transfers(STANDSTILL).is_err() && !self.is_over() {
             let received = self.received();

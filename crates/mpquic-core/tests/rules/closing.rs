@@ -45,8 +45,8 @@ fn rfc_9000_10_2_1_a_closing_side_only_repeats_its_close() {
     }
 }
 
-/// A peer that acknowledges late has a long probe timeout. It keeps nobody's state for longer than a
-/// minute after the end.
+/// A peer that acknowledges late has a long probe timeout. It keeps nobody's state for longer than
+/// a minute after the end.
 #[test]
 fn a_late_acknowledgement_does_not_prolong_the_end() {
     for side in SIDES {

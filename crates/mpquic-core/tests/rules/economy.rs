@@ -48,8 +48,8 @@ fn has_probe(sent: &[Sent]) -> bool {
     sent.iter().any(|sent| sent.data.len() > 1200)
 }
 
-/// MP-157, RFC 9000 section 14.3: who never fills a packet looks for no larger one; one full packet,
-/// or a question for the room of a DATAGRAM, changes that.
+/// MP-157, RFC 9000 section 14.3: who never fills a packet looks for no larger one; one full
+/// packet, or a question for the room of a DATAGRAM, changes that.
 #[test]
 fn larger_packets_are_looked_for_once_they_are_of_use() {
     for (side, ask) in SIDES

@@ -579,8 +579,8 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
     }
 }
 
-/// A client that closes before its last flight has left sends the flight with the close, so its server can read the
-/// application's code.
+/// A client that closes before its last flight has left sends the flight with the close, so its
+/// server can read the application's code.
 #[test]
 fn rfc_9000_10_2_3_a_close_with_the_last_flight_tells_the_code() {
     let mut net = Net::with_flights(Options::default(), &[Side::Client]);

@@ -412,8 +412,8 @@ fn the_documented_figures_are_true() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Nothing is left in the account once everything was read, acknowledged and freed, but what it takes
-/// to tell duplicates, and the like.
+/// Nothing is left in the account once everything was read, acknowledged and freed, but what it
+/// takes to tell duplicates, and the like.
 fn is_over(attack: &mut Attack) {
     const LEFT: u64 = 6 << 10;
     attack.net.wait(2 * SECOND);

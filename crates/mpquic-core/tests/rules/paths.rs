@@ -296,8 +296,8 @@ fn without_client_ids_of_path_1() -> Net {
     net
 }
 
-/// MP-083, MP-035: without a connection ID to answer with, a server lets the path wait, and answers once
-/// it has one: nothing need be repeated.
+/// MP-083, MP-035: without a connection ID to answer with, a server lets the path wait, and answers
+/// once it has one: nothing need be repeated.
 #[test]
 fn mp_083_a_server_without_connection_ids_answers_later() {
     let mut net = without_client_ids_of_path_1();

@@ -1,4 +1,5 @@
-//! Addresses that a client has proven on an earlier connection, and then adds as paths (MP-075, MP-087).
+//! Addresses that a client has proven on an earlier connection, and then adds as paths (MP-075,
+//! MP-087).
 
 use std::time::Duration;
 
@@ -73,8 +74,8 @@ fn bytes(log: &[Sent]) -> usize {
     log.iter().map(|sent| sent.data.len()).sum()
 }
 
-/// A first window leaves at once, since the address is the client's, and no more, since acknowledgements can be
-/// forged; with the response comes the rest.
+/// A first window leaves at once, since the address is the client's, and no more, since
+/// acknowledgements can be forged; with the response comes the rest.
 #[test]
 fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     let mut net = reconnected();

@@ -44,8 +44,8 @@ fn mp_064_the_only_path_acknowledges_although_it_is_suspect() {
     assert!(sent.iter().any(acknowledges), "{sent:?}");
 }
 
-/// Sends one packet over a network of 20 ms each way. The server's timer, due when the packet has to be acknowledged,
-/// fires `late`.
+/// Sends one packet over a network of 20 ms each way. The server's timer, due when the packet has
+/// to be acknowledged, fires `late`.
 fn lone_packet(net: &mut Net, late: Duration) {
     net.client().inject(SpaceId::Data(ZERO), &[1]);
     let packet = net.take(Side::Client);
@@ -70,9 +70,9 @@ fn suspicions(net: &mut Net) -> usize {
     events.filter(|event| **event == suspect).count()
 }
 
-/// RFC 9000 section 18.2: the announced delay of acknowledgements includes how late timers fire. Round trips without
-/// variance leave the peer's probe timeout no other room: without it, the peer takes a path for silent which lost
-/// nothing.
+/// RFC 9000 section 18.2: the announced delay of acknowledgements includes how late timers fire.
+/// Round trips without variance leave the peer's probe timeout no other room: without it, the peer
+/// takes a path for silent which lost nothing.
 #[test]
 fn late_timers_make_no_path_suspect() {
     for (lateness, is_suspect) in [(Duration::ZERO, true), (4 * MS, false)] {
@@ -161,8 +161,8 @@ fn mp_128_a_last_path_that_fails_is_no_local_close() {
     assert_eq!(net.fault(Side::Server), Some((Fault::NoPathLeft, 0)));
 }
 
-/// RFC 10069 section 4.3: status frames are for peers that have negotiated multipath; to others they
-/// are an error.
+/// RFC 10069 section 4.3: status frames are for peers that have negotiated multipath; to others
+/// they are an error.
 #[test]
 fn a_peer_without_multipath_is_told_no_status() {
     for alone in SIDES {

@@ -52,7 +52,8 @@ impl Collector {
         }
     }
 
-    /// Somebody else has the address from now on; what the client sends still seems to come from there.
+    /// Somebody else has the address from now on; what the client sends still seems to come from
+    /// there.
     fn lose(&mut self) {
         self.has_lost = true;
         self.net.delivers = |sent| ![sent.source.ip(), sent.destination.ip()].contains(&lost());
@@ -105,7 +106,8 @@ impl Collector {
         }
     }
 
-    /// Ends the connection, and begins another one from an address that the client has, with this token.
+    /// Ends the connection, and begins another one from an address that the client has, with this
+    /// token.
     fn reconnect(&mut self, token: usize, index: u8) {
         self.net.close(Side::Client);
         self.wait(10);

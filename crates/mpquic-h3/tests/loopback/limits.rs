@@ -192,7 +192,8 @@ async fn small_frames_do_not_pile_up() -> TestResult {
         }
     };
     within("some of the body", read).await??;
-    // What was read, what the windows of both sides let in, and the pieces that were read at a time.
+    // What was read, what the windows of both sides let in, and the pieces that were read at a
+    // time.
     let most = READ * frame.len() + 2 * WINDOW as usize + 4 * 1500;
     assert!(written <= most, "{written} bytes, {most} at most");
     Ok(())

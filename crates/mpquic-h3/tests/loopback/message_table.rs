@@ -80,7 +80,8 @@ enum Part {
     But(Lines<'static>, &'static str, &'static str),
     /// A field section in bytes.
     Headers(&'static [u8]),
-    /// The fields of an ordinary message, and these, behind another spelling of the frame type and of the prefix.
+    /// The fields of an ordinary message, and these, behind another spelling of the frame type and
+    /// of the prefix.
     Spelled(&'static [u8], &'static [u8], Lines<'static>),
     Data(usize),
     /// Bytes as they are.

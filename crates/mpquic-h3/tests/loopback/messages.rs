@@ -1,5 +1,5 @@
-//! Malformed messages (RFC 9114 sections 4.1.2 to 4.4): a table of requests and one of responses, frame by frame. What
-//! is malformed ends its own stream with H3_MESSAGE_ERROR, and no more.
+//! Malformed messages (RFC 9114 sections 4.1.2 to 4.4): a table of requests and one of responses,
+//! frame by frame. What is malformed ends its own stream with H3_MESSAGE_ERROR, and no more.
 
 use std::time::Duration;
 
@@ -103,7 +103,8 @@ fn code(code: VarInt) -> Code {
     code.into_inner().into()
 }
 
-/// All requests of the table, on one connection until it ends. What comes next is answered after each of them.
+/// All requests of the table, on one connection until it ends. What comes next is answered after
+/// each of them.
 #[tokio::test]
 async fn malformed_requests_are_reset() -> TestResult {
     let mut now: Option<Pair> = None;
@@ -264,7 +265,8 @@ async fn fields_are_read_in_the_code_of_huffman() -> TestResult {
     Ok(())
 }
 
-/// A server that does not read what follows a request hears all the same that its content is missing, if that is known.
+/// A server that does not read what follows a request hears all the same that its content is
+/// missing, if that is known.
 #[tokio::test]
 async fn content_that_is_known_to_be_missing_is_not_waited_for() -> TestResult {
     let pair = pair().await?;
@@ -285,7 +287,8 @@ async fn content_that_is_known_to_be_missing_is_not_waited_for() -> TestResult {
     Ok(())
 }
 
-/// Once a request is read and answered by different tasks, its answer ends as it should all the same.
+/// Once a request is read and answered by different tasks, its answer ends as it should all the
+/// same.
 #[tokio::test]
 async fn a_malformed_request_in_two_halves_is_reset() -> TestResult {
     let pair = pair().await?;

@@ -1,4 +1,5 @@
-//! Which answers leave first. The client writes HTTP/3 by hand, for h3 has no word for PRIORITY_UPDATE.
+//! Which answers leave first. The client writes HTTP/3 by hand, for h3 has no word for
+//! PRIORITY_UPDATE.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -91,11 +92,13 @@ impl Setting {
     }
 }
 
-/// Answers two requests, and tells which of the answers was whole while bytes of the other were missing.
+/// Answers two requests, and tells which of the answers was whole while bytes of the other were
+/// missing.
 async fn first_to_arrive(answers: [(RecvStream, ServerStream); 2]) -> Result<Option<usize>, Error> {
     let mut received = Vec::new();
     for (recv, mut answer) in answers {
-        // Into the send buffer: nothing is sent meanwhile, for the endpoint has no thread of its own.
+        // Into the send buffer: nothing is sent meanwhile, for the endpoint has no thread of its
+        // own.
         within("send", answer.send_data(pattern(BODY, 1).into())).await??;
         answer.finish().await?;
         received.push(recv);
@@ -139,7 +142,8 @@ async fn an_answer_that_became_urgent_overtakes_another() -> TestResult {
     Ok(())
 }
 
-/// An update may overtake its request (RFC 9218 section 7), and what it says counts for more than the fields.
+/// An update may overtake its request (RFC 9218 section 7), and what it says counts for more than
+/// the fields.
 #[tokio::test]
 async fn priority_update_before_its_request_counts() -> TestResult {
     let mut setting = Setting::new().await?;

@@ -183,7 +183,8 @@ fn qpack(kind: u8, instructions: &[u8]) -> Vec<Stream> {
 
 #[tokio::test]
 async fn no_instruction_is_about_a_dynamic_table() -> TestResult {
-    // A capacity of 1 and of 31, insertions with a name of the static table and one of their own, a duplicate.
+    // A capacity of 1 and of 31, insertions with a name of the static table and one of their own, a
+    // duplicate.
     let instructions: [&[u8]; 5] = [
         &[0x21],
         &[0x3f, 0],
@@ -193,7 +194,8 @@ async fn no_instruction_is_about_a_dynamic_table() -> TestResult {
     ];
     let streams = instructions.map(|instructions| qpack(ENCODER, instructions));
     each_is_told(Code::QPACK_ENCODER_STREAM_ERROR, streams).await?;
-    // A section acknowledgement, an insert count increment, and a cancelled stream with an endless ID.
+    // A section acknowledgement, an insert count increment, and a cancelled stream with an endless
+    // ID.
     let instructions: [&[u8]; 3] = [&[0x80], &[1], &[&[0x7f][..], &[0x80; 10]].concat()];
     let streams = instructions.map(|instructions| qpack(DECODER, instructions));
     each_is_told(Code::QPACK_DECODER_STREAM_ERROR, streams).await
@@ -205,8 +207,8 @@ async fn streams_of_qpack_stay_open() -> TestResult {
     each_is_told(Code::H3_CLOSED_CRITICAL_STREAM, streams).await
 }
 
-/// A server has no rule that a capacity of 0, or a cancelled stream, breaks: it closes the connection for the stream
-/// that comes behind.
+/// A server has no rule that a capacity of 0, or a cancelled stream, breaks: it closes the
+/// connection for the stream that comes behind.
 #[tokio::test]
 async fn instructions_without_a_table_are_taken() -> TestResult {
     let right = [

@@ -12,8 +12,8 @@ use crate::numbers::unit;
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
 /// The least number of runs for a distribution of ratios.
 const MIN_RUNS_FOR_RATIOS: usize = 20;
-/// The most bars beside each other. More bars get a row each, because bars beside each other would have no room for
-/// names.
+/// The most bars beside each other. More bars get a row each, because bars beside each other would
+/// have no room for names.
 const MAX_BARS: usize = 14;
 /// The most combinations of swept values with a chart of distributions.
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
@@ -41,8 +41,8 @@ pub(super) fn series(contenders: &[&str], name: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The title of a chart of one scenario: the published figure, the scenario, the swept values and the subject of the
-/// chart.
+/// The title of a chart of one scenario: the published figure, the scenario, the swept values and
+/// the subject of the chart.
 pub(super) fn title(scenario: &ScenarioResults, sweep: Option<usize>, what: &str) -> String {
     let figure = match scenario.figure.as_str() {
         "" | "none" => String::new(),
@@ -106,7 +106,8 @@ fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
     metrics
 }
 
-/// The swept parameter with the most values, and its value in each combination. `None` for values other than numbers.
+/// The swept parameter with the most values, and its value in each combination. `None` for values
+/// other than numbers.
 fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
     let names = scenario.sweeps.first()?.iter().map(|(name, _)| name);
     let values = |name: &String| -> Option<Vec<f64>> {
@@ -422,8 +423,8 @@ fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
     charts.collect()
 }
 
-/// A chart of Jain's index of each contender and its competitors. At an index of 1, all connections have equal
-/// throughput.
+/// A chart of Jain's index of each contender and its competitors. At an index of 1, all connections
+/// have equal throughput.
 fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
     let bars = |(contender, name): (usize, &String)| Bars {
         name: name.clone(),

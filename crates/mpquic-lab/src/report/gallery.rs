@@ -1,5 +1,5 @@
-//! Writes a directory of pages: a page per scenario, and an index page with links to the pages. Also writes charts as
-//! separate files.
+//! Writes a directory of pages: a page per scenario, and an index page with links to the pages.
+//! Also writes charts as separate files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

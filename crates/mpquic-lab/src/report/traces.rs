@@ -124,7 +124,8 @@ fn goodput(
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// A chart of the bytes of each path for one contender, as stacked areas, with marks for losses and silence.
+/// A chart of the bytes of each path for one contender, as stacked areas, with marks for losses and
+/// silence.
 fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
     let name = &scenario.contenders[trace.contender];
     let paths = scenario.paths.iter().enumerate();

@@ -21,9 +21,9 @@ const MAX_CLIENTS: usize = 10_000;
 /// Larger than any datagram.
 const BUFFER: usize = 1 << 16;
 
-/// Stands between clients and servers: what clients send to its address goes to the servers that its
-/// balancer says, and what these answer goes back. Servers see an address of the forwarder, another one
-/// for each address of a client. Clones are the same forwarder.
+/// Stands between clients and servers: what clients send to its address goes to the servers that
+/// its balancer says, and what these answer goes back. Servers see an address of the forwarder,
+/// another one for each address of a client. Clones are the same forwarder.
 #[derive(Clone)]
 pub(crate) struct Forwarder(Arc<Inner>);
 
@@ -106,7 +106,8 @@ impl Forwarder {
             let _ = match self.screen(datagram, &socket, server) {
                 Ok(ScreenedDatagram::Forward(datagram)) => socket.send_to(datagram, server).await,
                 Ok(ScreenedDatagram::Retry(retry)) => self.0.front.send_to(&retry, client).await,
-                // As servers give such IDs, it has most likely answered this client, and may judge it.
+                // As servers give such IDs, it has most likely answered this client, and may judge
+                // it.
                 Ok(ScreenedDatagram::Drop) if routed.by_connection_id => {
                     socket.send_to(datagram, server).await
                 }
@@ -115,8 +116,8 @@ impl Forwarder {
         }
     }
 
-    /// Decides whether a server gets a client's datagram, by what is sent to servers from this socket, which is that of
-    /// no other client.
+    /// Decides whether a server gets a client's datagram, by what is sent to servers from this
+    /// socket, which is that of no other client.
     fn screen<'a>(
         &self,
         datagram: &'a [u8],

@@ -1,13 +1,13 @@
-//! A load balancer for QUIC with any number of paths: it forwards datagrams to the server that their
-//! connection ID names, and knows nothing of connections.
+//! A load balancer for QUIC with any number of paths: it forwards datagrams to the server that
+//! their connection ID names, and knows nothing of connections.
 //!
 //! ```text
 //! cargo run -p mpquic-lb --example balancer -- pool.toml
 //! ```
 //!
-//! The file says where to listen, how connection IDs are read, and which servers there are. SIGHUP reads
-//! it again: with `drain = true` a server gets no new connections, and one that is gone gets nothing. With a `retry_key`,
-//! clients have to prove their address before a server hears of them.
+//! The file says where to listen, how connection IDs are read, and which servers there are. SIGHUP
+//! reads it again: with `drain = true` a server gets no new connections, and one that is gone gets
+//! nothing. With a `retry_key`, clients have to prove their address before a server hears of them.
 
 use std::collections::BTreeSet;
 use std::error::Error;

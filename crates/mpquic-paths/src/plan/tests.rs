@@ -9,8 +9,8 @@ fn local(address: &str) -> Local {
     Local::new(address.parse().expect("an address"))
 }
 
-/// A plan whose handshake runs on `first`, with these local addresses; `named` are further addresses of
-/// the server.
+/// A plan whose handshake runs on `first`, with these local addresses; `named` are further
+/// addresses of the server.
 fn plan_with(first: FourTuple, named: &[SocketAddr], locals: &[Local]) -> Plan {
     Plan::new(&Start::new(first, locals).remotes(named))
 }

@@ -127,8 +127,8 @@ impl Association {
     }
 }
 
-/// The peer, if payloads to this target leave by the association's own port at the proxy. The proxy looks up names
-/// for flows of their own only, and questions to DNS end after ten seconds.
+/// The peer, if payloads to this target leave by the association's own port at the proxy. The proxy
+/// looks up names for flows of their own only, and questions to DNS end after ten seconds.
 fn bound_peer(proxy: &Client, target: &Target) -> Option<SocketAddr> {
     match target.host() {
         Host::Address(ip) if target.port() != DNS && proxy.binds() => {

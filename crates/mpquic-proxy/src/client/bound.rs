@@ -13,8 +13,8 @@ use crate::bound::{Contexts, Filtering, Malformed, Told, UNCOMPRESSED, canonical
 use crate::capsule::put_varint;
 use crate::peers::Peers;
 
-/// A peer gets a compressed context with this payload. Most programs send a peer or two many payloads, and many peers
-/// one or two.
+/// A peer gets a compressed context with this payload. Most programs send a peer or two many
+/// payloads, and many peers one or two.
 const COMPRESSED_FROM: u32 = 8;
 /// Compressed contexts of a binding.
 const MOST_CONTEXTS: usize = 32;
@@ -87,8 +87,8 @@ impl Binding {
         Some(Cow::Borrowed(datagram))
     }
 
-    /// Peer and payload of a datagram from the proxy; `None` for one of an unknown context, and for a peer that must not
-    /// send.
+    /// Peer and payload of a datagram from the proxy; `None` for one of an unknown context, and for
+    /// a peer that must not send.
     pub(super) fn read<'a>(&self, datagram: &'a [u8]) -> Option<(SocketAddr, &'a [u8])> {
         let state = self.lock();
         let (peer, payload) = state.contexts.read(datagram)?;

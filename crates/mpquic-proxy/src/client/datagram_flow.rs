@@ -165,8 +165,8 @@ fn has_binding(asked: Result<Accepted, NoFlow>, session: &Session) -> Result<Acc
 pub(super) enum Wanted {
     /// UDP payloads to this target, with their class from the application's packets.
     Udp(Target, Option<Class>),
-    /// UDP payloads to and from many peers, by one port of the proxy. The first peer, and the class from the
-    /// application's packets, tell the class of the flow.
+    /// UDP payloads to and from many peers, by one port of the proxy. The first peer, and the class
+    /// from the application's packets, tell the class of the flow.
     Bound(Target, Option<Class>),
     /// IP packets, to and from anywhere.
     #[cfg_attr(

@@ -205,8 +205,8 @@ impl<K: Key> DatagramFlows<K> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a payload, behind a byte with the value 0; on a binding, a datagram of the uncompressed context. A missing
-    /// flow is opened, and its answers go to `deliver`.
+    /// Sends a payload, behind a byte with the value 0; on a binding, a datagram of the
+    /// uncompressed context. A missing flow is opened, and its answers go to `deliver`.
     pub(crate) fn send(
         self: &Arc<Self>,
         key: &K,
@@ -270,8 +270,8 @@ async fn carry<K: Key>(
             }
             flow.ended().await;
         }
-        // A new connection follows soon, or the next payload opens a flow for its target. The reason was already
-        // reported.
+        // A new connection follows soon, or the next payload opens a flow for its target. The
+        // reason was already reported.
         Err(error @ (NoFlow::Unconnected | NoFlow::Broken | NoFlow::NoBinding)) => {
             tracing::debug!("no {wanted}: {error}");
         }

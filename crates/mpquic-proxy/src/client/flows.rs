@@ -60,8 +60,8 @@ pub struct ClientOptions {
     /// the proxy the class. Without a matching rule, each side guesses the class.
     pub classes: Vec<ClassRule>,
     /// With a filtering, each UDP socket of a program has one port at the proxy for all targets
-    /// (endpoint-independent mapping, RFC 4787), in SOCKS associations and devices. Otherwise, and at
-    /// proxies that cannot, each target of the socket has a port of its own.
+    /// (endpoint-independent mapping, RFC 4787), in SOCKS associations and devices. Otherwise, and
+    /// at proxies that cannot, each target of the socket has a port of its own.
     pub udp_binding: Option<Filtering>,
 }
 
@@ -220,8 +220,8 @@ impl Client {
         let _ = session.wait_for(Option::is_some).await;
     }
 
-    /// Waits until there is no connection that can carry new flows: none yet, the last one ended, or its proxy
-    /// announced its end.
+    /// Waits until there is no connection that can carry new flows: none yet, the last one ended,
+    /// or its proxy announced its end.
     pub async fn left(&self) {
         let mut session = self.0.session.subscribe();
         // This client owns the sender, so the channel stays open.
@@ -303,8 +303,8 @@ impl Client {
             carries_udp,
             no_binding: Arc::new(Once::new()),
         }));
-        // The driver reads the settings of the proxy, and its GOAWAY: then the proxy accepts no more flows (RFC 9114
-        // section 5.2), and open flows continue.
+        // The driver reads the settings of the proxy, and its GOAWAY: then the proxy accepts no
+        // more flows (RFC 9114 section 5.2), and open flows continue.
         let driving = std::future::poll_fn(|cx| {
             let step = driver.poll_close(cx);
             let known = settings.settings();
@@ -397,7 +397,8 @@ impl Client {
         }
     }
 
-    /// The log says once that the proxy does not know the user, and again only after a flow was accepted.
+    /// The log says once that the proxy does not know the user, and again only after a flow was
+    /// accepted.
     fn on_answer(&self, status: StatusCode) {
         let is_unknown = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
         let was_unknown = &self.0.is_unknown;
@@ -412,8 +413,9 @@ impl Client {
         }
     }
 
-    /// The reason for a request without an answer. After GOAWAY, the proxy has done nothing for a rejected request, so
-    /// another connection may open the flow. The rejection may arrive before the GOAWAY, which is on another stream.
+    /// The reason for a request without an answer. After GOAWAY, the proxy has done nothing for a
+    /// rejected request, so another connection may open the flow. The rejection may arrive before
+    /// the GOAWAY, which is on another stream.
     async fn unasked(&self, session: &Session, error: &StreamError) -> NoFlow {
         let is_rejected = match error {
             StreamError::RemoteClosing => true,
@@ -486,7 +488,8 @@ impl Client {
                 .ask(&session, self.request(uri, said)?, Bytes::new())
                 .await
             {
-                // The proxy announced its end before it took the request: the next connection may carry the flow.
+                // The proxy announced its end before it took the request: the next connection may
+                // carry the flow.
                 Err(NoFlow::Unconnected) => {}
                 accepted => break accepted?,
             }

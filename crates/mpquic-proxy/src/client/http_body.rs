@@ -48,8 +48,8 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// If two readers could disagree: both kinds of framing, two lengths, a length that is no number, or a
-    /// transfer coding in HTTP/1.0.
+    /// If two readers could disagree: both kinds of framing, two lengths, a length that is no
+    /// number, or a transfer coding in HTTP/1.0.
     pub(crate) fn of(fields: &[Header<'_>], version: u8) -> Result<Option<Self>, Malformed> {
         let named = |name| values(fields, name);
         let mut lengths = named("content-length");

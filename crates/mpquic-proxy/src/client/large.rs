@@ -1,5 +1,5 @@
-//! Payloads that are larger than a packet of the paths: they travel on the flow's stream, in DATAGRAM capsules (RFC 9297
-//! section 3.5).
+//! Payloads that are larger than a packet of the paths: they travel on the flow's stream, in
+//! DATAGRAM capsules (RFC 9297 section 3.5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,8 @@ use crate::flow_table::Flow;
 use crate::ip_capsule::{Told, parse};
 use crate::streams::{Incoming, Outgoing};
 
-/// This number of bytes of a flow may wait at any rate of the paths: two payloads of the largest size.
+/// This number of bytes of a flow may wait at any rate of the paths: two payloads of the largest
+/// size.
 const ALWAYS: usize = 128 << 10;
 /// At most this number of bytes of all flows of a client may wait together.
 const TOGETHER: usize = 16 << 20;
@@ -72,8 +73,8 @@ impl Large {
         (large, Queue(queue))
     }
 
-    /// Queues a payload. False without room: the payload is lost, as in UDP. `most` is the number of bytes that may wait at
-    /// the present rate of the paths.
+    /// Queues a payload. False without room: the payload is lost, as in UDP. `most` is the number
+    /// of bytes that may wait at the present rate of the paths.
     pub(super) fn push(&self, payload: &[u8], most: impl FnOnce() -> usize) -> bool {
         self.push_if(payload.len(), most, || udp_capsule(payload))
     }
@@ -169,7 +170,8 @@ impl Ending {
     }
 }
 
-/// Sends queued payloads until the stream fails. The payloads take turns with the data of streams of the flow's class.
+/// Sends queued payloads until the stream fails. The payloads take turns with the data of streams
+/// of the flow's class.
 async fn write(send: &mut impl Outgoing, large: &mut Queue, watch: &StreamWatch, flow: &Flow) {
     let mut class = None;
     while let Some(waiting) = large.0.recv().await {
@@ -183,7 +185,8 @@ async fn write(send: &mut impl Outgoing, large: &mut Queue, watch: &StreamWatch,
     }
 }
 
-/// Reads capsules until the end of the flow. With `until_assigned`, returns true once the proxy has assigned addresses.
+/// Reads capsules until the end of the flow. With `until_assigned`, returns true once the proxy has
+/// assigned addresses.
 ///
 /// # Errors
 ///
@@ -209,8 +212,8 @@ async fn read(
                         return Ok(true);
                     }
                 }
-                // Other capsules of CONNECT-IP need no action. A capsule of an unknown context is dropped, as
-                // at the proxy.
+                // Other capsules of CONNECT-IP need no action. A capsule of an unknown context is
+                // dropped, as at the proxy.
                 Ok(Some(_)) => {}
                 Ok(None) => deliver.on_capsule(kind, &value)?,
                 Err(error) => {

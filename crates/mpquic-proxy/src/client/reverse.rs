@@ -37,14 +37,15 @@ pub struct Reverse {
 }
 
 impl Client {
-    /// Has the proxy listen on a TCP port, and carries each connection to the target, until the connection to the
-    /// proxy ends or the proxy announces its end. Then the caller calls again: for a minute, the proxy keeps the port
-    /// for this user. `opened` is called once the proxy listens. Carried connections go on after the end.
+    /// Has the proxy listen on a TCP port, and carries each connection to the target, until the
+    /// connection to the proxy ends or the proxy announces its end. Then the caller calls again:
+    /// for a minute, the proxy keeps the port for this user. `opened` is called once the proxy
+    /// listens. Carried connections go on after the end.
     ///
     /// # Errors
     ///
-    /// Without a connection to the proxy, and if the proxy refuses: 403 if the port is not allowed, 409 if the port
-    /// is in use.
+    /// Without a connection to the proxy, and if the proxy refuses: 403 if the port is not allowed,
+    /// 409 if the port is in use.
     pub async fn reverse(&self, reverse: &Reverse, opened: impl FnOnce()) -> Result<(), NoFlow> {
         let session = self.session().await?;
         if !session.carries_udp().await {
@@ -123,8 +124,8 @@ impl Client {
         self.ask(session, request, Bytes::new()).await
     }
 
-    /// Connects to the target, takes the connection from the proxy, and carries the data. `None` without a connection to
-    /// the target.
+    /// Connects to the target, takes the connection from the proxy, and carries the data. `None`
+    /// without a connection to the target.
     async fn pick(
         &self,
         session: &Session,

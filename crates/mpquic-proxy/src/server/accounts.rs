@@ -132,8 +132,8 @@ impl Accounts {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new flow of a client, who may have `most` TCP flows, as many UDP flows and as many DNS flows. `None`
-    /// for a client at its limit, if no flow gives way.
+    /// Counts a new flow of a client, who may have `most` TCP flows, as many UDP flows and as many
+    /// DNS flows. `None` for a client at its limit, if no flow gives way.
     pub(crate) fn begin(
         self: &Arc<Self>,
         taker: &Taker,
@@ -160,9 +160,9 @@ impl Accounts {
 }
 
 impl Counted {
-    /// Waits until the flow gives way, and should end. A UDP flow without an answer of its target, or
-    /// idle for [`IDLE`], gives way to new UDP flows of its client. Any flow of the client with most
-    /// flows gives way to flows of other clients.
+    /// Waits until the flow gives way, and should end. A UDP flow without an answer of its target,
+    /// or idle for [`IDLE`], gives way to new UDP flows of its client. Any flow of the client with
+    /// most flows gives way to flows of other clients.
     pub(crate) async fn gives_way(&self, flow: Arc<Flow>) {
         let answers = Arc::new(Answers(flow));
         self.holding.measure(answers.clone());
@@ -180,8 +180,9 @@ impl Counted {
     }
 
     /// Waits until the flow may begin, and returns false after too long a wait. At most
-    /// `per_second` flows of the same [`Turns`] begin in a second. After a short outage of a connection, many flows
-    /// arrive at once, and refused flows would come again. Waiting flows count as open.
+    /// `per_second` flows of the same [`Turns`] begin in a second. After a short outage of a
+    /// connection, many flows arrive at once, and refused flows would come again. Waiting flows
+    /// count as open.
     pub(crate) async fn turn(&self, per_second: u32) -> bool {
         let waiting = async {
             while let Some(until) = self.is_early(per_second) {
@@ -206,7 +207,8 @@ impl Counted {
     }
 }
 
-/// Counts the peers to which a binding sends for the first time, beside the new flows of the same client.
+/// Counts the peers to which a binding sends for the first time, beside the new flows of the same
+/// client.
 #[derive(Debug)]
 pub(crate) struct Newcomers {
     accounts: Arc<Accounts>,
@@ -215,7 +217,8 @@ pub(crate) struct Newcomers {
 }
 
 impl Newcomers {
-    /// Counts a new peer. False after `per_second` new flows and peers of the client within a second.
+    /// Counts a new peer. False after `per_second` new flows and peers of the client within a
+    /// second.
     pub(crate) fn may_begin(&self, per_second: u32) -> bool {
         let early = (self.accounts).is_early((&self.taker, self.turns), per_second);
         early.is_none()

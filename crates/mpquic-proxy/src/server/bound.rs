@@ -52,8 +52,8 @@ pub(super) struct Bound {
     numbers: Numbers,
     newcomers: Newcomers,
     arrivals: Arrivals,
-    /// Payloads that keep the binding open: all from the client, and those of peers at addresses to which the client has
-    /// sent. Strangers keep no binding open.
+    /// Payloads that keep the binding open: all from the client, and those of peers at addresses to
+    /// which the client has sent. Strangers keep no binding open.
     counting: Carried,
     state: Mutex<State>,
 }
@@ -191,8 +191,8 @@ impl Bound {
         }
     }
 
-    /// Writes a header before a payload of this length from a peer, which stands behind room for the header, and
-    /// returns the header's length. `None` for a payload that must not come in.
+    /// Writes a header before a payload of this length from a peer, which stands behind room for
+    /// the header, and returns the header's length. `None` for a payload that must not come in.
     fn framed(&self, from: SocketAddr, length: usize, buffer: &mut [u8]) -> Option<usize> {
         let from = canonical(from);
         if !self.options.rules.allow(&from) {
@@ -280,7 +280,8 @@ impl Bound {
                 })
             });
             let Ok(from_peer) = from_peer else {
-                // The socket was not readable after all, or an ICMP message reports an earlier payload.
+                // The socket was not readable after all, or an ICMP message reports an earlier
+                // payload.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -356,7 +357,8 @@ impl Bound {
             // This side assigns no contexts.
             Told::Ack(_) => return Err(Malformed),
         };
-        // Clients have even numbers (RFC 9298 section 4), and some of them may belong to numbered payloads.
+        // Clients have even numbers (RFC 9298 section 4), and some of them may belong to numbered
+        // payloads.
         let is_taken = (self.numbers.takes(Purpose::Copies) || self.numbers.takes(Purpose::Order))
             && context <= 4;
         if !context.is_multiple_of(2) || is_taken {
@@ -438,7 +440,8 @@ mod tests {
         assert_eq!(bound.on_told(Told::Close(20)), Ok(None));
         assert_eq!(assign(200), Some(Told::Ack(400)));
         assert_eq!(bound.lock().contexts.len(), MOST_CONTEXTS);
-        // Twice the same peer or context, a number of the proxy, a number of copies, and an answer to nothing.
+        // Twice the same peer or context, a number of the proxy, a number of copies, and an answer
+        // to nothing.
         for wrong in [
             Told::Assign(800, Some(peer(200))),
             Told::Assign(400, Some(peer(201))),

@@ -1,4 +1,5 @@
-//! The flow of a request that was let in: the way to the target, the answer, and the data of both directions.
+//! The flow of a request that was let in: the way to the target, the answer, and the data of both
+//! directions.
 
 use std::net::SocketAddr;
 #[cfg(target_os = "linux")]

@@ -44,7 +44,8 @@ const CAPSULES: usize = 16;
 const BUFFER: usize = u16::MAX as usize;
 
 thread_local! {
-    /// Takes one answer at a time. A buffer of each flow would keep memory for an answer of any size.
+    /// Takes one answer at a time. A buffer of each flow would keep memory for an answer of any
+    /// size.
     static ANSWER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 

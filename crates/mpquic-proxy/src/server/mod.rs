@@ -76,23 +76,25 @@ pub struct ServerOptions {
     pub access: Access,
     /// The permitted targets of flows.
     pub rules: TargetRules,
-    /// Open TCP flows of one user (of one network, where anybody may use the proxy), and as many UDP
-    /// flows. At the limit, a new UDP flow replaces a UDP flow without an answer, the longest idle
-    /// first, or else a UDP flow that was idle for two seconds. Without such a flow, the proxy
+    /// Open TCP flows of one user (of one network, where anybody may use the proxy), and as many
+    /// UDP flows. At the limit, a new UDP flow replaces a UDP flow without an answer, the longest
+    /// idle first, or else a UDP flow that was idle for two seconds. Without such a flow, the proxy
     /// refuses the new flow. A user has at most four CONNECT-IP flows.
     pub max_flows: usize,
     /// Open flows of all users. Each flow has a socket, and so a file descriptor. A user leaves at
     /// least its own number of flows for others, and UDP flows of one user take a quarter at most.
     /// The user with most flows gives way to users with fewer.
     pub all_flows: usize,
-    /// Memory that one user can make the proxy hold with data of flows that nobody reads or acknowledges, in bytes;
-    /// 512 MiB by default. Each connection of the user gets a third of the free part for windows of at most 64 MiB each; without a
-    /// free part, windows of 1 MiB. This needs [`adapt_server`](crate::adapt_server).
+    /// Memory that one user can make the proxy hold with data of flows that nobody reads or
+    /// acknowledges, in bytes; 512 MiB by default. Each connection of the user gets a third of the
+    /// free part for windows of at most 64 MiB each; without a free part, windows of 1 MiB. This
+    /// needs [`adapt_server`](crate::adapt_server).
     pub user_memory: u64,
-    /// The same for all users together; 4 GiB by default. A user leaves at least its own number of bytes for other users.
+    /// The same for all users together; 4 GiB by default. A user leaves at least its own number of
+    /// bytes for other users.
     pub all_memory: u64,
-    /// New UDP flows of one user in a second, and as many other flows and DNS flows. Further flows wait for their turn,
-    /// 30 seconds at most.
+    /// New UDP flows of one user in a second, and as many other flows and DNS flows. Further flows
+    /// wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
     /// Longest time for the lookup of a name and the connection to the target together.
     pub connect_timeout: Duration,
@@ -101,10 +103,11 @@ pub struct ServerOptions {
     /// The same for UDP. RFC 4787 section 4.3 asks for two minutes.
     pub udp_idle: Duration,
     /// Whether a client may have one UDP port for all targets of a program
-    /// (draft-ietf-masque-connect-udp-listen). The rules count for each peer, and new peers count as new flows.
+    /// (draft-ietf-masque-connect-udp-listen). The rules count for each peer, and new peers count
+    /// as new flows.
     pub udp_bindings: bool,
-    /// The users who may have TCP ports of this machine that lead to their clients. Nobody by default. A user has at
-    /// most 16 ports, and connections to them are TCP flows of the user.
+    /// The users who may have TCP ports of this machine that lead to their clients. Nobody by
+    /// default. A user has at most 16 ports, and connections to them are TCP flows of the user.
     pub reverse: Vec<ReverseRule>,
     /// The classes of flows to certain targets: the first rule for a target counts. For other
     /// targets the client tells the class (RFC 9218), or the proxy guesses the class.
@@ -142,11 +145,12 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Over<'a> {
-    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, `TCP-LISTEN` and `TCP-ACCEPT` (a port that leads to a client, and a
-    /// connection to such a port), or another method.
+    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, `TCP-LISTEN` and `TCP-ACCEPT` (a port that leads to
+    /// a client, and a connection to such a port), or another method.
     pub method: &'a str,
-    /// The target of the flow, `*` for many targets; the address of a port that leads to a client, and the source of a
-    /// connection to such a port; the path of a CONNECT-IP request; the URI of an invalid request.
+    /// The target of the flow, `*` for many targets; the address of a port that leads to a client,
+    /// and the source of a connection to such a port; the path of a CONNECT-IP request; the URI of
+    /// an invalid request.
     pub target: &'a str,
     /// The client's address, without port.
     pub client: IpAddr,

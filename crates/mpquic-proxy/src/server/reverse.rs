@@ -1,4 +1,5 @@
-//! TCP ports of the proxy that lead to clients: the open ports, and the connections that wait for a client.
+//! TCP ports of the proxy that lead to clients: the open ports, and the connections that wait for a
+//! client.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -195,7 +196,8 @@ impl Ports {
     }
 }
 
-/// A port that a request serves. Without the client's goodbye, the port stays open for a while after the drop.
+/// A port that a request serves. Without the client's goodbye, the port stays open for a while
+/// after the drop.
 pub(super) struct Serving {
     ports: Arc<Ports>,
     at: SocketAddr,
@@ -223,7 +225,8 @@ impl Drop for Serving {
     }
 }
 
-/// The numbers of connections that wait, with the times of their resets. Dropping this resets the connections.
+/// The numbers of connections that wait, with the times of their resets. Dropping this resets the
+/// connections.
 struct Announced {
     ports: Arc<Ports>,
     numbers: VecDeque<(u64, Instant)>,
@@ -251,7 +254,8 @@ impl Drop for Announced {
 }
 
 impl Serving {
-    /// Tells the client of each connection, until the client ends the request or another request serves the port.
+    /// Tells the client of each connection, until the client ends the request or another request
+    /// serves the port.
     pub(super) async fn run(
         mut self,
         (accounts, most): (&Arc<Accounts>, usize),
@@ -330,7 +334,8 @@ impl Serving {
         }
     }
 
-    /// Keeps a connection for the client. `None` if the owner has too many flows: the connection gets a reset.
+    /// Keeps a connection for the client. `None` if the owner has too many flows: the connection
+    /// gets a reset.
     fn wait(
         &self,
         (connection, from): (TcpStream, SocketAddr),

@@ -26,7 +26,8 @@ pub(super) const TRUE: HeaderValue = HeaderValue::from_static("?1");
 const BUFFER: usize = 1 + 65_527;
 
 thread_local! {
-    /// Takes one payload at a time. A buffer of each flow would keep memory for a payload of any size.
+    /// Takes one payload at a time. A buffer of each flow would keep memory for a payload of any
+    /// size.
     static PAYLOAD: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 
@@ -99,8 +100,8 @@ impl Joined {
                     } else {
                         Err(SendDatagramError::TooLarge)
                     };
-                    // RFC 9297 section 3.5: the payload is too large for a packet of the paths, or the client
-                    // takes no DATAGRAMs.
+                    // RFC 9297 section 3.5: the payload is too large for a packet of the paths, or
+                    // the client takes no DATAGRAMs.
                     let is_large = matches!(sent, Err(SendDatagramError::TooLarge));
                     let capsule = is_large.then(|| udp_capsule(&payload[1..]));
                     Ok((count, sent, capsule))

@@ -1,7 +1,8 @@
 //! [`Windows`]: the memory that each client can make the proxy hold with flow control.
 //!
-//! A target that does not read fills the receive window of the connection, and a client that does not acknowledge fills
-//! the send window. Credit cannot be taken back from a peer, so the account counts promised windows, not their content.
+//! A target that does not read fills the receive window of the connection, and a client that does
+//! not acknowledge fills the send window. Credit cannot be taken back from a peer, so the account
+//! counts promised windows, not their content.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,12 +12,14 @@ use mpquic_tokio::{Connection, VarInt};
 use crate::shares::{Holding, Pool, Rules, Taker};
 use crate::transport::FIRST_WINDOW;
 
-/// Memory of a connection for each byte of its windows: received data keeps its whole datagrams, which take up to twice
-/// the size of the data, and sent data waits for acknowledgements.
+/// Memory of a connection for each byte of its windows: received data keeps its whole datagrams,
+/// which take up to twice the size of the data, and sent data waits for acknowledgements.
 const MEMORY: u64 = 3;
-/// Divisor for the windows of a connection: a third of the user's free memory. Further connections get the rest.
+/// Divisor for the windows of a connection: a third of the user's free memory. Further connections
+/// get the rest.
 const PART: u64 = 3;
-/// Divisor for the same, of the free memory of all users: some sixty users get more than the first windows.
+/// Divisor for the same, of the free memory of all users: some sixty users get more than the first
+/// windows.
 const PART_OF_ALL: u64 = 16;
 /// The largest windows of a connection.
 const LARGEST: u64 = 64 << 20;
@@ -63,8 +66,8 @@ impl Windows {
         }
     }
 
-    /// The size in bytes of each window of a further connection. `None` for a user without enough memory, or if other
-    /// users have left too little: the connection keeps the first windows.
+    /// The size in bytes of each window of a further connection. `None` for a user without enough
+    /// memory, or if other users have left too little: the connection keeps the first windows.
     fn grant(&self, taker: &Taker, memory: u64) -> Option<(u64, Holding)> {
         let left = memory.saturating_sub(self.0.used_by(taker));
         let part = (left / PART).min(self.0.left() / PART_OF_ALL);

@@ -176,12 +176,14 @@ impl Holding {
         *self.turn.borrow() == Some(Turn::Granted)
     }
 
-    /// Waits until another taker needs the units more. The owner should then end its work and drop the holding.
+    /// Waits until another taker needs the units more. The owner should then end its work and drop
+    /// the holding.
     pub async fn gives_way(&self) {
         self.ends().await;
     }
 
-    /// [`Self::gives_way`] for a task that does not own the holding. Never ready once the holding is dropped.
+    /// [`Self::gives_way`] for a task that does not own the holding. Never ready once the holding
+    /// is dropped.
     pub fn ends(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let mut turn = self.turn.clone();
         Box::pin(async move {

@@ -170,8 +170,8 @@ impl Shares {
         }
     }
 
-    /// Grants requests, and ends holdings for waiting takers. To be called after each change, and at
-    /// [`Self::next_timeout`].
+    /// Grants requests, and ends holdings for waiting takers. To be called after each change, and
+    /// at [`Self::next_timeout`].
     pub(super) fn settle(&mut self, now: Instant) -> Vec<(Ticket, Turn)> {
         let mut turns = Vec::new();
         while let Some(turn) = self.step(now) {

@@ -193,8 +193,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After any steps: the account is the sum of all holdings, and within the capacity. A taker without units does
-    /// not wait while units are left, or while another taker has far more.
+    /// After any steps: the account is the sum of all holdings, and within the capacity. A taker
+    /// without units does not wait while units are left, or while another taker has far more.
     #[test]
     fn nobody_waits_while_another_has_more(steps in prop::collection::vec(step(), 1..80)) {
         const CAPACITY: u64 = 12;

@@ -33,8 +33,8 @@ pub(crate) struct Tries(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     failed: BTreeMap<Counted, Failed>,
-    /// Names with a right credential from a network, and the time of the last one. Guesses at further names leave the
-    /// counters of these names alone.
+    /// Names with a right credential from a network, and the time of the last one. Guesses at
+    /// further names leave the counters of these names alone.
     present: BTreeMap<(Network, Name), Instant>,
 }
 

@@ -34,8 +34,8 @@ async fn proxy() -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-/// Stands between a client and a server. While `holds` is set, nothing of the client passes that comes
-/// after the server's first word: so the handshake cannot complete.
+/// Stands between a client and a server. While `holds` is set, nothing of the client passes that
+/// comes after the server's first word: so the handshake cannot complete.
 async fn relay(server: SocketAddr, holds: Arc<AtomicBool>) -> Result<SocketAddr, Error> {
     let (inner, outer) = (
         UdpSocket::bind(loopback()).await?,
@@ -67,8 +67,8 @@ async fn relay(server: SocketAddr, holds: Arc<AtomicBool>) -> Result<SocketAddr,
     Ok(address)
 }
 
-/// Whoever plays a recorded request again cannot complete the handshake, and so opens no connection to
-/// a target (RFC 8470 section 4).
+/// Whoever plays a recorded request again cannot complete the handshake, and so opens no connection
+/// to a target (RFC 8470 section 4).
 #[tokio::test]
 async fn nothing_is_done_before_the_handshake_is_complete() -> TestResult {
     let address = proxy().await?;

@@ -191,7 +191,8 @@ async fn keeper(name: &'static str) -> Result<(SocketAddr, Arc<Mutex<String>>), 
     Ok((address, seen))
 }
 
-/// The next request of the same connection may be for another server, and carry what is for it alone.
+/// The next request of the same connection may be for another server, and carry what is for it
+/// alone.
 #[tokio::test]
 async fn a_server_sees_the_requests_that_are_for_it() -> TestResult {
     let setup = Setup::new(open()).await?;

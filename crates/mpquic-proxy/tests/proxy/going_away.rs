@@ -10,7 +10,8 @@ use crate::harness::{
     Error, Setup, TestResult, connect, echo, exchange, loopback, open, target, within,
 };
 
-/// Answers the requests of its first connection until it is told to end, and goes on with those that are open.
+/// Answers the requests of its first connection until it is told to end, and goes on with those
+/// that are open.
 pub(crate) async fn ends_when_told(
     listening: Endpoint,
     server: Server,
@@ -37,8 +38,8 @@ pub(crate) async fn ends_when_told(
     Ok(())
 }
 
-/// Flows that are open go on, and those that nobody takes any more can be opened over the next connection: they do
-/// not fail.
+/// Flows that are open go on, and those that nobody takes any more can be opened over the next
+/// connection: they do not fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_flows_wait_for_the_next_connection() -> TestResult {
     let next = Setup::new(open()).await?;

@@ -30,7 +30,8 @@ pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// For names, instead of the system: `localhost.test` is this machine, `silent.test` is never answered.
+/// For names, instead of the system: `localhost.test` is this machine, `silent.test` is never
+/// answered.
 pub(crate) struct Names;
 
 impl Resolve for Names {

@@ -1,6 +1,6 @@
-//! `ping` by CONNECT-IP (RFC 9484). The proxy needs sockets for ICMP: root has them, and everybody where
-//! `net.ipv4.ping_group_range` says so. As they are not everywhere, tests that need them are not run unless asked for:
-//! `-- --ignored ip::`.
+//! `ping` by CONNECT-IP (RFC 9484). The proxy needs sockets for ICMP: root has them, and everybody
+//! where `net.ipv4.ping_group_range` says so. As they are not everywhere, tests that need them are
+//! not run unless asked for: `-- --ignored ip::`.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

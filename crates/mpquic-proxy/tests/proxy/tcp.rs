@@ -159,7 +159,8 @@ async fn a_slow_reader_stops_its_own_flow_only() -> TestResult {
     Ok(())
 }
 
-/// Three flows that nobody reads leave room for the fourth: each keeps an eighth of the connection's window.
+/// Three flows that nobody reads leave room for the fourth: each keeps an eighth of the
+/// connection's window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_readers_leave_room_for_others() -> TestResult {
     let window = 1 << 20;
@@ -194,7 +195,8 @@ async fn slow_readers_leave_room_for_others() -> TestResult {
     Ok(())
 }
 
-/// Connections of one user to targets that do not read have windows of 1 MiB once the memory of the user is used up.
+/// Connections of one user to targets that do not read have windows of 1 MiB once the memory of the
+/// user is used up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_user_fills_only_its_share_of_the_memory() -> TestResult {
     let mut options = open();
@@ -248,7 +250,8 @@ async fn one_user_fills_only_its_share_of_the_memory() -> TestResult {
     Ok(())
 }
 
-/// The windows of a user's connection come out of the memory of the user, and end with the connection.
+/// The windows of a user's connection come out of the memory of the user, and end with the
+/// connection.
 #[tokio::test]
 async fn windows_are_given_back_with_their_connection() -> TestResult {
     let setup = Setup::new(open()).await?;
@@ -266,7 +269,8 @@ async fn windows_are_given_back_with_their_connection() -> TestResult {
     within("given back", given_back).await
 }
 
-/// The windows of the first connection are a sixteenth of the memory of all users, if a user may have more.
+/// The windows of the first connection are a sixteenth of the memory of all users, if a user may
+/// have more.
 #[tokio::test]
 async fn all_users_share_the_memory_of_windows() -> TestResult {
     let mut options = open();

@@ -61,8 +61,8 @@ async fn payloads_go_both_ways_and_senders_are_told_apart() -> TestResult {
     Ok(())
 }
 
-/// How large packets may be is found out before there is anything to carry: the first payloads of a flow
-/// are as large as all others.
+/// How large packets may be is found out before there is anything to carry: the first payloads of a
+/// flow are as large as all others.
 #[tokio::test]
 async fn the_first_payload_may_be_large() -> TestResult {
     let setup = Setup::new(open()).await?;

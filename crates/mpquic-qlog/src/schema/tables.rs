@@ -54,7 +54,8 @@ const fn may(name: &'static str, kind: Kind) -> Field {
     }
 }
 
-/// Members of an object: `must` or `may`, then name and kind of each; or a constant with such members.
+/// Members of an object: `must` or `may`, then name and kind of each; or a constant with such
+/// members.
 macro_rules! members {
     ($members:ident) => { $members };
     ($($need:ident $name:ident: $kind:expr),* $(,)?) => {

@@ -1,7 +1,8 @@
 //! TLS.
 //!
 //! [`rustls`] makes TLS configurations. Another TLS library implements the traits of mpquic
-//! (`mpquic_tokio::crypto`): packets of several paths need nonces that quinn's traits cannot express.
+//! (`mpquic_tokio::crypto`): packets of several paths need nonces that quinn's traits cannot
+//! express.
 
 use std::sync::Arc;
 

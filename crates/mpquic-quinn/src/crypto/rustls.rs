@@ -26,8 +26,8 @@ pub struct QuicClientConfig(Arc<mp::QuicClientConfig>);
 pub struct QuicServerConfig(Arc<mp::QuicServerConfig>);
 
 impl QuicClientConfig {
-    /// A configuration by rustls. The keys of Initial packets follow from the configuration's own provider, and
-    /// `initial` is not used.
+    /// A configuration by rustls. The keys of Initial packets follow from the configuration's own
+    /// provider, and `initial` is not used.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl QuicClientConfig {
 }
 
 impl QuicServerConfig {
-    /// A configuration by rustls. The keys of Initial packets follow from the configuration's own provider, and
-    /// `initial` is not used.
+    /// A configuration by rustls. The keys of Initial packets follow from the configuration's own
+    /// provider, and `initial` is not used.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The names of quinn: this crate has them with the same signatures, and `docs/quinn.md` lists them.
+//! The names of quinn: this crate has them with the same signatures, and `docs/quinn.md` lists
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -13,17 +13,19 @@ const USED: f64 = 0.25;
 /// Shortest time over which the drain rate of a queue is measured.
 const MEASURED: Duration = Duration::from_millis(10);
 
-/// The delivery rate, bytes per second, if a queue proves the delivery rate to be the bottleneck's rate.
+/// The delivery rate, bytes per second, if a queue proves the delivery rate to be the bottleneck's
+/// rate.
 pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
     let round_trip = seconds(path.rtt.smoothed);
     let queued = round_trip > QUEUED * seconds(path.rtt.min);
     let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
-    // A fast path with little traffic has a low delivery rate. Its queue then holds packets of other flows, or data of
-    // the peer on the return path.
+    // A fast path with little traffic has a low delivery rate. Its queue then holds packets of
+    // other flows, or data of the peer on the return path.
     (rate * round_trip >= USED * path.window as f64).then_some(rate)
 }
 
-/// Measures how fast the queue of a path drains, because a link may have become slower after its largest delivery rate.
+/// Measures how fast the queue of a path drains, because a link may have become slower after its
+/// largest delivery rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Drain {
     /// When the current measurement began, and the bytes acknowledged by then.

@@ -8,20 +8,20 @@ use mpquic_core::{PathId, PathMap};
 use super::bottleneck::{Drain, QUEUED, bottleneck};
 use crate::choice::{carriers, seconds};
 
-/// Most round trips for which a window in slow start counts as growing. On a path with a queue, the window counts as
-/// growing for one round trip.
+/// Most round trips for which a window in slow start counts as growing. On a path with a queue, the
+/// window counts as growing for one round trip.
 const GROWING_ROUNDS: f64 = 4.0;
 /// Longest expected one-way delay, seconds. The limit also bounds the wait for a path.
 const LONGEST_DELAY: f64 = 10.0;
-/// Shortest use of the first path, seconds, even if another path would deliver sooner after a shorter use. A decision
-/// for each datagram would take longer than sending the datagram.
+/// Shortest use of the first path, seconds, even if another path would deliver sooner after a
+/// shorter use. A decision for each datagram would take longer than sending the datagram.
 const GRAIN: f64 = 0.001;
 /// The share of lost packets above which a path's bytes in flight count as mostly lost.
 const HEAVY: f64 = 0.2;
 /// The least number of acknowledged or lost datagrams for a share of losses.
 const SAMPLE: u64 = 10;
-/// DATAGRAMs wait here, instead of in the queue of a link, while all paths together could send the waiting DATAGRAMs in
-/// less than this time, seconds.
+/// DATAGRAMs wait here, instead of in the queue of a link, while all paths together could send the
+/// waiting DATAGRAMs in less than this time, seconds.
 const HELD: f64 = 0.15;
 /// The length of a link's queue that DATAGRAMs may always fill, seconds.
 const SMALL_QUEUE: f64 = 0.02;
@@ -80,8 +80,8 @@ impl Forecast {
         }
     }
 
-    /// Adds the expected delay by losses: a loss among `at_risk` bytes stops all paths until the repair, a round trip
-    /// later.
+    /// Adds the expected delay by losses: a loss among `at_risk` bytes stops all paths until the
+    /// repair, a round trip later.
     fn stops_at_losses(&mut self, path: &PathView, at_risk: u64) {
         let packets = at_risk as f64 / f64::from(path.mtu) + 1.0;
         let any_lost = 1.0 - (1.0 - path.loss_rate).powf(packets);
@@ -98,7 +98,8 @@ impl Forecast {
         self.arrival += wait;
     }
 
-    /// Bytes that would have arrived after `time` seconds, if the path got only new bytes from now on.
+    /// Bytes that would have arrived after `time` seconds, if the path got only new bytes from now
+    /// on.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
         let most = if self.is_queued() {
@@ -138,9 +139,9 @@ impl Clock {
         self.free_at.saturating_duration_since(now).as_secs_f64()
     }
 
-    /// Seconds until the path can send. The acknowledgement of the oldest packet opens a full window. The forecast
-    /// expects a late acknowledgement after the lateness so far, once more. So a wait never lasts much longer than the
-    /// time of its gain.
+    /// Seconds until the path can send. The acknowledgement of the oldest packet opens a full
+    /// window. The forecast expects a late acknowledgement after the lateness so far, once more. So
+    /// a wait never lasts much longer than the time of its gain.
     fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
         let since = |time| view.now.saturating_duration_since(time);
         match path.sendable {
@@ -195,8 +196,9 @@ impl Forecasts {
         tracing::trace!(paths = ?self.paths, "forecast");
     }
 
-    /// Bytes that have to arrive before flow control lets later bytes follow: the bytes in flight and the next bytes to
-    /// send. `None` if the windows limit the bytes in flight more than flow control.
+    /// Bytes that have to arrive before flow control lets later bytes follow: the bytes in flight
+    /// and the next bytes to send. `None` if the windows limit the bytes in flight more than flow
+    /// control.
     fn at_risk(&self, view: &View<'_>) -> Option<u64> {
         if is_only_datagrams(view) {
             // Flow control does not apply to DATAGRAMs.
@@ -230,8 +232,8 @@ impl Forecasts {
         }
     }
 
-    /// The bottleneck rate of a path with a visible queue: the recent maximum of the delivery rate, or the queue's
-    /// present drain rate if the drain rate is lower.
+    /// The bottleneck rate of a path with a visible queue: the recent maximum of the delivery rate,
+    /// or the queue's present drain rate if the drain rate is lower.
     fn bottleneck(&mut self, path: &PathView, now: Instant) -> Option<f64> {
         let drains = self.known(path, now).drain.update(path, now);
         let rate = bottleneck(path)?;
@@ -286,16 +288,16 @@ impl Forecasts {
         self.clocks.remove(path);
     }
 
-    /// Bytes that the paths before path `index` could deliver until the arrival of a datagram on path `index`. The
-    /// number is the position in the send queue of the data for path `index`.
+    /// Bytes that the paths before path `index` could deliver until the arrival of a datagram on
+    /// path `index`. The number is the position in the send queue of the data for path `index`.
     pub(super) fn position(&self, index: usize) -> f64 {
         let arrival = self.paths[index].arrival;
         let earlier = self.paths[..index].iter();
         earlier.map(|path| path.delivered(arrival)).sum()
     }
 
-    /// Bytes that the first path can take before another path would deliver sooner, but at least the bytes that the
-    /// first path sends in [`GRAIN`].
+    /// Bytes that the first path can take before another path would deliver sooner, but at least
+    /// the bytes that the first path sends in [`GRAIN`].
     pub(super) fn lead(&self) -> f64 {
         match self.paths[..] {
             [first, second, ..] => (second.arrival - first.arrival).max(GRAIN) * first.pace,
@@ -317,9 +319,9 @@ fn is_only_datagrams(view: &View<'_>) -> bool {
     queue.datagrams > 0 && queue.unsent == 0 && queue.retransmit == 0
 }
 
-/// Seconds from the departure of a datagram to its arrival. Without a queue, the delay is the smoothed RTT less the
-/// return delay. Queues build up in the direction of the data; the bytes in flight determine the time in the
-/// bottleneck's queue (Little's law).
+/// Seconds from the departure of a datagram to its arrival. Without a queue, the delay is the
+/// smoothed RTT less the return delay. Queues build up in the direction of the data; the bytes in
+/// flight determine the time in the bottleneck's queue (Little's law).
 pub(super) fn one_way_delay(path: &PathView, bottleneck: Option<f64>) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     let round_trip = match bottleneck {

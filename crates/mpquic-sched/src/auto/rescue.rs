@@ -8,8 +8,8 @@ use mpquic_core::{PathId, PathMap};
 use super::forecast::{Forecast, Forecasts, heavy_loss, one_way_back, one_way_delay, patience};
 use crate::repeats::{Copied, repeat};
 
-/// Datagrams that the scheduler may repeat before the path earns any budget, for copies that are likely to arrive
-/// first.
+/// Datagrams that the scheduler may repeat before the path earns any budget, for copies that are
+/// likely to arrive first.
 const FREE_DATAGRAMS: f64 = 10.0;
 
 /// Copies of bytes in flight. A range is copied at most once for each of two reasons.
@@ -60,8 +60,8 @@ impl Rescue {
         self.sent as f64 * self.share - self.spent as f64
     }
 
-    /// The copy with the largest gain of time, if the gain exceeds the time of the copy. Otherwise notes the time of
-    /// the next look.
+    /// The copy with the largest gain of time, if the gain exceeds the time of the copy. Otherwise
+    /// notes the time of the next look.
     pub(super) fn copy(&mut self, view: &View<'_>, forecasts: &Forecasts) -> Option<Decision> {
         self.due = None;
         let allowance = self.allowance(view);
@@ -70,8 +70,8 @@ impl Rescue {
         let mut best: Option<Candidate> = None;
         for holder in view.paths {
             let mut others = forecasts.paths().iter().filter(|to| to.path != holder.id);
-            // Only the path with the earliest arrival is a target. While the target cannot send, the copy waits for the
-            // target.
+            // Only the path with the earliest arrival is a target. While the target cannot send,
+            // the copy waits for the target.
             let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };
@@ -82,8 +82,8 @@ impl Rescue {
                 .then(|| self.overtaking(holder, bottleneck, target, view))
                 .flatten();
             let covering = self.covering(holder, target, view).filter(|candidate| {
-                // A copy as insurance against a loss helps only if the budget covers all bytes in flight, because the
-                // last lost packet decides.
+                // A copy as insurance against a loss helps only if the budget covers all bytes in
+                // flight, because the last lost packet decides.
                 let is_affordable = if candidate.is_likely {
                     is_affordable
                 } else {
@@ -118,8 +118,8 @@ impl Rescue {
         Some(repeat(&range, target))
     }
 
-    /// The oldest range of `holder` that a copy would overtake by more time than the copy takes. Older ranges arrive
-    /// soon.
+    /// The oldest range of `holder` that a copy would overtake by more time than the copy takes.
+    /// Older ranges arrive soon.
     fn overtaking(
         &self,
         holder: &PathView,
@@ -162,8 +162,8 @@ impl Rescue {
         let is_overdue = age >= patience;
         // A packet with an overdue acknowledgement is lost with a probability of one half or more.
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
-        // A probe timeout after its departure, a packet's loss is noticed. After the probe timeout, the repair takes a
-        // further round trip.
+        // A probe timeout after its departure, a packet's loss is noticed. After the probe timeout,
+        // the repair takes a further round trip.
         let repair = if is_overdue {
             holder.rtt.smoothed
         } else {
@@ -180,8 +180,8 @@ impl Rescue {
     }
 }
 
-/// The cost of a copy, bytes of the budget: the bytes that the copy probably sends in vain. Data on a path with heavy
-/// losses is probably lost already, so its copy costs less.
+/// The cost of a copy, bytes of the budget: the bytes that the copy probably sends in vain. Data on
+/// a path with heavy losses is probably lost already, so its copy costs less.
 fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
     let lost = view.path(holder).and_then(heavy_loss).unwrap_or(0.0);
     let bytes = view.path(target).map_or(0.0, |path| f64::from(path.mtu));
@@ -200,8 +200,8 @@ struct Candidate {
     is_likely: bool,
 }
 
-/// Seconds until a range in flight arrives; `ahead` bytes are in flight up to the end of the range. At a known
-/// bottleneck rate, the range waits for the bytes ahead.
+/// Seconds until a range in flight arrives; `ahead` bytes are in flight up to the end of the range.
+/// At a known bottleneck rate, the range waits for the bytes ahead.
 fn arrival(
     range: &UnackedRange,
     ahead: u64,

@@ -95,8 +95,8 @@ fn far_path_carries_datagrams_that_are_due_when_it_arrives() {
     );
 }
 
-/// After a time with data of the peer only, a fast path has a low delivery rate and a long RTT. The queue of the return
-/// path makes the RTT long.
+/// After a time with data of the peer only, a fast path has a low delivery rate and a long RTT. The
+/// queue of the return path makes the RTT long.
 #[test]
 fn unused_path_does_not_count_as_slow() {
     let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
@@ -150,7 +150,8 @@ fn flow_control_credit_limits_the_queue() {
 
 #[test]
 fn losses_delay_a_path_if_flow_control_is_the_limit() {
-    // The nearer path loses a packet in a hundred, the other path loses no packet; windows of 240 kB.
+    // The nearer path loses a packet in a hundred, the other path loses no packet; windows of 240
+    // kB.
     let mut scene = Scene::new(vec![paced(0, 60, 1_000_000), paced(1, 70, 1_000_000)]);
     scene.paths[0].loss_rate = 0.01;
     scene.streams = vec![stream(0, 0, 100_000)];

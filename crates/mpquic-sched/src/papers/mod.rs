@@ -1,7 +1,8 @@
 //! Schedulers of publications, to compare other schedulers with them (feature `papers`).
 //!
-//! Each stands for a rule that was published for Multipath TCP or for multipath QUIC, in a form for general use.
-//! Programs that only want fast transfers take [`Auto`](crate::Auto), which uses the ideas of many of them.
+//! Each stands for a rule that was published for Multipath TCP or for multipath QUIC, in a form for
+//! general use. Programs that only want fast transfers take [`Auto`](crate::Auto), which uses the
+//! ideas of many of them.
 //!
 //! | name | type | rule |
 //! |---|---|---|

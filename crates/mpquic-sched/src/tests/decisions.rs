@@ -26,8 +26,8 @@ fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCa
     Ok(decisions)
 }
 
-/// A scheduler copies data on a path without an RTT sample to another path, at most ten times. A path that comes again
-/// under the same ID is a new path.
+/// A scheduler copies data on a path without an RTT sample to another path, at most ten times. A
+/// path that comes again under the same ID is a new path.
 #[test]
 fn copies_to_unmeasured_paths_are_forgotten_with_them() {
     let scene = Scene::new(vec![unmeasured(0), unmeasured(1)]);
@@ -50,8 +50,8 @@ fn copies_to_unmeasured_paths_are_forgotten_with_them() {
             others.push((info.name, first));
         }
     }
-    // The schedulers without copies treat any path as measured, take paths in turn, or use one path; `redundant`
-    // copies all data.
+    // The schedulers without copies treat any path as measured, take paths in turn, or use one
+    // path; `redundant` copies all data.
     let expected = [
         ("lrf-assume", 0),
         ("round-robin", 0),

@@ -1,7 +1,9 @@
-//! The decisions of every scheduler in repeatable worlds. `recorded.txt` holds the results of an earlier run.
+//! The decisions of every scheduler in repeatable worlds. `recorded.txt` holds the results of an
+//! earlier run.
 //!
-//! Other tests check that decisions are right. The test here shows every changed decision, down to a single packet. So
-//! a change to a scheduler shows all affected schedulers, and a person accepts the new results on purpose:
+//! Other tests check that decisions are right. The test here shows every changed decision, down to
+//! a single packet. So a change to a scheduler shows all affected schedulers, and a person accepts
+//! the new results on purpose:
 //!
 //!     tools/accept decisions
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

@@ -50,8 +50,8 @@ pub(super) struct Step {
 pub(super) enum Fates {
     /// Three bits decide for each packet; the step's paths give the bytes in flight.
     Bits(u64),
-    /// The acknowledgement of a packet comes after a round trip of its path. A packet with a multiple of this number is
-    /// lost at the same time.
+    /// The acknowledgement of a packet comes after a round trip of its path. A packet with a
+    /// multiple of this number is lost at the same time.
     #[cfg_attr(
         not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
         expect(dead_code, reason = "only the record needs it")
@@ -190,7 +190,8 @@ impl World {
         }
     }
 
-    /// Writes to a stream; the first write opens the stream. The stream of known size grows like the other streams.
+    /// Writes to a stream; the first write opens the stream. The stream of known size grows like
+    /// the other streams.
     fn write(&mut self, index: u64, bytes: u64) -> Vec<SchedulerEvent> {
         let mut events = Vec::new();
         let id = stream_id(index);

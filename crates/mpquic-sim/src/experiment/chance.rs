@@ -89,8 +89,9 @@ pub(super) fn of_share(hits: usize, count: usize, wanted: f64) -> f64 {
     }
 }
 
-/// Corrects the chances of several tests, so that with 95 % confidence every verdict is right (Holm, Scandinavian
-/// Journal of Statistics 6, 1979). A test is decided if its corrected chance is at most the level of a single test.
+/// Corrects the chances of several tests, so that with 95 % confidence every verdict is right
+/// (Holm, Scandinavian Journal of Statistics 6, 1979). A test is decided if its corrected chance is
+/// at most the level of a single test.
 ///
 /// ```
 /// use mpquic_sim::experiment::corrected;
@@ -109,9 +110,10 @@ pub fn corrected(chances: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The approximate number of runs that would decide a test, if further runs resembled the `runs` present runs. `chance`
-/// is the test's own chance, `corrected` its chance among other tests. The distance from the edge grows with the square
-/// root of the number of runs. `None` above a hundred times the present number of runs: the true value is on the edge.
+/// The approximate number of runs that would decide a test, if further runs resembled the `runs`
+/// present runs. `chance` is the test's own chance, `corrected` its chance among other tests. The
+/// distance from the edge grows with the square root of the number of runs. `None` above a hundred
+/// times the present number of runs: the true value is on the edge.
 pub(super) fn runs_to_decide(runs: usize, chance: f64, corrected: f64) -> Option<usize> {
     let tests = (corrected / chance).max(1.0);
     let factor = (distance(LEVEL / tests) / distance(chance)).powi(2);

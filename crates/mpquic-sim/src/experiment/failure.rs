@@ -6,9 +6,9 @@ use std::panic::resume_unwind;
 /// The payload of the panic by which [`fail_run`] unwinds.
 struct Reason(String);
 
-/// Ends the current run as [`State::Failed`](super::State::Failed) with this reason. For schedulers and controllers
-/// that cannot go on and whose results must not count, for example after the exit of an external program behind the
-/// scheduler.
+/// Ends the current run as [`State::Failed`](super::State::Failed) with this reason. For schedulers
+/// and controllers that cannot go on and whose results must not count, for example after the exit
+/// of an external program behind the scheduler.
 ///
 /// Unwinds the stack, so a call is allowed only in runs of an [`Experiment`](super::Experiment).
 pub fn fail_run(reason: impl Into<String>) -> ! {

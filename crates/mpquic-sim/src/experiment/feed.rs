@@ -58,7 +58,8 @@ impl Feed {
         self.source.as_ref().map(ConstantRate::next)
     }
 
-    /// Writes as many of the available bytes as the stream accepts. True after the last byte, or for a closed stream.
+    /// Writes as many of the available bytes as the stream accepts. True after the last byte, or
+    /// for a closed stream.
     pub(super) fn write(
         &mut self,
         now: Instant,

@@ -7,8 +7,9 @@ use mpquic_core::sched::{
     Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, View,
 };
 
-/// A scheduler that sees the true rate of a path, unless a measured rate is higher. Some publications give true rates
-/// to their algorithms, so a repetition of their results needs the same knowledge.
+/// A scheduler that sees the true rate of a path, unless a measured rate is higher. Some
+/// publications give true rates to their algorithms, so a repetition of their results needs the
+/// same knowledge.
 #[derive(Debug)]
 pub(super) struct Informed {
     inner: Box<dyn Scheduler>,

@@ -96,8 +96,8 @@ impl Client {
         }
     }
 
-    /// The time at which a client may request an object: after the arrival of all needed objects, plus the object's
-    /// wait. `None` while a needed object is missing.
+    /// The time at which a client may request an object: after the arrival of all needed objects,
+    /// plus the object's wait. `None` while a needed object is missing.
     fn ready(&self, begun: Instant, object: &Object) -> Option<Instant> {
         let needed = object.after.iter().cloned().flatten();
         let mut arrived = needed.map(|index| self.progress[index].finished);
@@ -169,7 +169,8 @@ impl Player {
         }
     }
 
-    /// The application with the transfers: this application, or the application of the inner connection.
+    /// The application with the transfers: this application, or the application of the inner
+    /// connection.
     pub(super) fn measured(&self) -> Option<&Self> {
         match &self.tunnel {
             Some(tunnel) => tunnel.application(),

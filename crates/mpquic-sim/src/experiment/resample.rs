@@ -2,11 +2,12 @@
 
 use crate::random::SplitMix64;
 
-/// Number of resamples. The smallest chance above zero is one divided by the number of resamples. The smallest chance
-/// has to be far below 0.05 divided by the number of comparisons of a scenario.
+/// Number of resamples. The smallest chance above zero is one divided by the number of resamples.
+/// The smallest chance has to be far below 0.05 divided by the number of comparisons of a scenario.
 const RESAMPLES: usize = 4000;
-/// The least number of runs that decide a claim. The range of five runs misses the median in one of 16 cases, the range
-/// of six runs in one of 32. So only from six runs on, the range contains the median with 95 % confidence.
+/// The least number of runs that decide a claim. The range of five runs misses the median in one of
+/// 16 cases, the range of six runs in one of 32. So only from six runs on, the range contains the
+/// median with 95 % confidence.
 pub(super) const MIN_RUNS: usize = 6;
 /// The quantile of the normal distribution for 95 % confidence, two-sided.
 const NORMAL: f64 = 1.96;
@@ -22,8 +23,9 @@ impl Resampled {
         (quantile(0.025), quantile(0.975))
     }
 
-    /// Whether the statistic is within these bounds, and the chance of a wrong answer. The chance is the part outside
-    /// of the widest interval with equal tails that lies completely inside or outside of the bounds.
+    /// Whether the statistic is within these bounds, and the chance of a wrong answer. The chance
+    /// is the part outside of the widest interval with equal tails that lies completely inside or
+    /// outside of the bounds.
     pub(super) fn is_within(&self, (least, most): (f64, f64)) -> (bool, f64) {
         let below = |bound: f64| self.0.partition_point(|value| *value < bound);
         let all = self.0.len();
@@ -133,7 +135,8 @@ mod tests {
     #[test]
     fn chance_counts_values_beyond_the_bounds() {
         let resampled = Resampled((1..=9).map(f64::from).collect());
-        // Of nine values, two lie above the bounds and one lies below. The larger tail counts: 2 * (2 + 1) / (9 + 1).
+        // Of nine values, two lie above the bounds and one lies below. The larger tail counts: 2 *
+        // (2 + 1) / (9 + 1).
         assert_eq!(resampled.is_within((1.5, 7.5)), (true, 2.0 * 3.0 / 10.0));
         assert_eq!(resampled.is_within((0.0, 9.0)), (true, 0.2));
         assert_eq!(resampled.is_within((9.5, 20.0)), (false, 0.2));

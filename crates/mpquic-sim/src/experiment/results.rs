@@ -86,8 +86,8 @@ pub struct Trace {
     pub lost: Vec<Vec<u64>>,
     /// Whether the sender suspected the path for its silence, per path.
     pub silent: Vec<Vec<bool>>,
-    /// Bytes in the queues of the links of each path, including shared links and packets of other connections. Empty in
-    /// results of versions without a record of queues.
+    /// Bytes in the queues of the links of each path, including shared links and packets of other
+    /// connections. Empty in results of versions without a record of queues.
     #[serde(default)]
     pub queue: Vec<Vec<u64>>,
 }
@@ -129,14 +129,16 @@ pub struct ScenarioResults {
     pub sweeps: Vec<Vec<(String, String)>>,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
-    /// Pairs of contenders: a contender, and its form that follows the code of the publication's measurements.
+    /// Pairs of contenders: a contender, and its form that follows the code of the publication's
+    /// measurements.
     pub as_published: Vec<(String, String)>,
-    /// Another scenario with the same claims, if this scenario is a different reading of the same publication;
-    /// otherwise empty.
+    /// Another scenario with the same claims, if this scenario is a different reading of the same
+    /// publication; otherwise empty.
     pub variant_of: String,
     /// The runs, by sweep, point, repetition, contender.
     pub runs: Vec<Run>,
-    /// Traces, in the order of runs. By default, only the first run of each contender and sweep has a trace.
+    /// Traces, in the order of runs. By default, only the first run of each contender and sweep has
+    /// a trace.
     pub traces: Vec<Trace>,
 }
 

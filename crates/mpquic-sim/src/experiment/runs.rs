@@ -53,9 +53,9 @@ impl Experiment {
         }
     }
 
-    /// Stops after a third or two thirds of the repetitions if the runs so far decide all published claims of the
-    /// scenario, with 99.5 % confidence. Without claims that its own runs can decide, the experiment runs to the end.
-    /// The results are the same for any number of threads.
+    /// Stops after a third or two thirds of the repetitions if the runs so far decide all published
+    /// claims of the scenario, with 99.5 % confidence. Without claims that its own runs can decide,
+    /// the experiment runs to the end. The results are the same for any number of threads.
     pub fn stop_early(&mut self) {
         self.stops_early = true;
     }
@@ -76,8 +76,9 @@ impl Experiment {
         self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
     }
 
-    /// The runs of a part of the repetitions. Unless the experiment stops early, all runs are in the first part. A part
-    /// has every third repetition, because consecutive points are close to each other.
+    /// The runs of a part of the repetitions. Unless the experiment stops early, all runs are in
+    /// the first part. A part has every third repetition, because consecutive points are close to
+    /// each other.
     pub(super) fn part(&self, part: usize) -> impl Iterator<Item = usize> {
         let contenders = self.scenario.contenders.len();
         let repetitions = self.points.points() * self.scenario.runs;

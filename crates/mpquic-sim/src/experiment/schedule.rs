@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use super::results::{Run, ScenarioResults, Trace};
 use super::runs::{Experiment, Outcomes, PARTS};
 
-/// Does all runs of several experiments in `threads` threads, and calls `progress` after each run. `done` gets the
-/// results of each experiment, in order, after the last run of the experiment and of all earlier experiments. The
-/// results do not depend on the number of threads.
+/// Does all runs of several experiments in `threads` threads, and calls `progress` after each run.
+/// `done` gets the results of each experiment, in order, after the last run of the experiment and
+/// of all earlier experiments. The results do not depend on the number of threads.
 pub fn run_all(
     experiments: &[Experiment],
     threads: usize,
@@ -53,8 +53,8 @@ pub fn run_all(
 }
 
 impl Experiment {
-    /// Does all runs in `threads` threads, and calls `progress` after each run. The results do not depend on the number
-    /// of threads.
+    /// Does all runs in `threads` threads, and calls `progress` after each run. The results do not
+    /// depend on the number of threads.
     pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
         let mut results = None;
         run_all(
@@ -115,7 +115,8 @@ impl<'a> Work<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run: its experiment and index. Waits while an undecided experiment may start another part.
+    /// The next run: its experiment and index. Waits while an undecided experiment may start
+    /// another part.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {

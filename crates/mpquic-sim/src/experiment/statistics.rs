@@ -78,7 +78,8 @@ fn student(degrees: usize) -> f64 {
         .unwrap_or_else(further)
 }
 
-/// The median alone, without sorting, because resampling computes the median thousands of times. 0 without values.
+/// The median alone, without sorting, because resampling computes the median thousands of times. 0
+/// without values.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     let Some(last) = values.len().checked_sub(1) else {

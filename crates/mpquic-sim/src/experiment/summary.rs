@@ -102,8 +102,8 @@ impl Comparison {
     }
 }
 
-/// The replacement for zeros (such as runs without late messages), for a ratio with zero is undefined: half of the
-/// smallest positive value.
+/// The replacement for zeros (such as runs without late messages), for a ratio with zero is
+/// undefined: half of the smallest positive value.
 fn least_of(pairs: &[(f64, f64)]) -> f64 {
     let values = pairs.iter().flat_map(|(ours, theirs)| [*ours, *theirs]);
     let seen = values.filter(|value| *value > 0.0);

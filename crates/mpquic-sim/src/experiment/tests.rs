@@ -594,8 +594,8 @@ fn objects_wait_for_all_they_need_and_for_the_client() {
             metric(&results, 0, "page_s"),
         )
     };
-    // The object that needs the large object follows the large object: a round trip of 20 ms later, less the time for
-    // which both objects shared the link before.
+    // The object that needs the large object follows the large object: a round trip of 20 ms later,
+    // less the time for which both objects shared the link before.
     let (_, early) = page("after = \"small\"");
     let (_, late) = page("after = [\"small\", \"large\"]");
     assert!((0.016..0.06).contains(&(late - early)), "{early} {late}");
@@ -704,7 +704,8 @@ fn a_client_with_a_ticket_sends_a_round_trip_earlier() {
     );
     assert_all_finished(&results);
     let took = |run| metric(&results, run, "completion_s");
-    // 20 ms for the handshake and 10 ms for the file, or only the 10 ms. The first contender is `lrf`.
+    // 20 ms for the handshake and 10 ms for the file, or only the 10 ms. The first contender is
+    // `lrf`.
     for run in [1, 2] {
         assert!((0.030..0.038).contains(&took(run)), "{run}: {}", took(run));
     }

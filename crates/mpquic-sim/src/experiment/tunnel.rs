@@ -20,8 +20,8 @@ const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(19
 /// Address of the server inside of the tunnel.
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 2);
 
-/// A side of an inner connection. The tunnel drops packets that the outer connection does not take, as a full network
-/// interface does.
+/// A side of an inner connection. The tunnel drops packets that the outer connection does not take,
+/// as a full network interface does.
 pub(super) struct Tunnel<A> {
     setup: Setup,
     side: Side,

@@ -18,16 +18,17 @@ const NEGLIGIBLE: f64 = 0.01;
 /// The chance above which a decided verdict is near its edge.
 const SURE: f64 = 0.01;
 
-/// Whether our runs confirm a published claim. A result is [`Self::Open`] if the result could be chance, at 95 %
-/// confidence for all claims of a test together, or if a number comes from fewer than six runs.
+/// Whether our runs confirm a published claim. A result is [`Self::Open`] if the result could be
+/// chance, at 95 % confidence for all claims of a test together, or if a number comes from fewer
+/// than six runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The claim has no numbers for a comparison.
     Words,
     /// The runs lack a contender or scenario of the claim.
     NotRun,
-    /// Our result agrees. A ratio is within [`TOLERANCE`], a share is at least as large, or every pair of an order
-    /// follows the claim.
+    /// Our result agrees. A ratio is within [`TOLERANCE`], a share is at least as large, or every
+    /// pair of an order follows the claim.
     Confirmed,
     /// Our runs confirm a part of the claimed order; the rest is undecided or reversed.
     InPart,
@@ -44,14 +45,15 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
-    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. The interval belongs to this claim
-    /// alone. The verdict holds for all claims together and may need a wider interval.
+    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. The interval belongs
+    /// to this claim alone. The verdict holds for all claims together and may need a wider
+    /// interval.
     pub interval: Option<(f64, f64)>,
-    /// The geometric mean of the ratios of single runs, for claims of a ratio. With very different runs, the geometric
-    /// mean is steadier than the ratio of medians.
+    /// The geometric mean of the ratios of single runs, for claims of a ratio. With very different
+    /// runs, the geometric mean is steadier than the ratio of medians.
     pub paired: Option<f64>,
-    /// For claims of an order, the number of confirmed, undecided, and reversed pairs of contenders, over all
-    /// combinations of swept values.
+    /// For claims of an order, the number of confirmed, undecided, and reversed pairs of
+    /// contenders, over all combinations of swept values.
     pub pairs: [usize; 3],
     /// How certain the verdict is, for claims of a number or a share.
     pub edge: Edge,
@@ -64,8 +66,8 @@ pub enum Edge {
     Far,
     /// The verdict is decided with 95 % confidence, but not with 99 %.
     Near,
-    /// The verdict is undecided. About this many runs would decide the verdict, if further runs resembled the present
-    /// runs.
+    /// The verdict is undecided. About this many runs would decide the verdict, if further runs
+    /// resembled the present runs.
     Runs(usize),
     /// The verdict is undecided, and no reasonable number of runs would decide the verdict.
     On,
@@ -77,8 +79,8 @@ type Agreeing = (f64, f64);
 /// The result of one comparison of a claim.
 #[derive(Debug, Clone, Copy)]
 struct Test {
-    /// True if the result agrees with the claim, false if the result contradicts the claim. `None` for too few runs, or
-    /// for a negligible difference.
+    /// True if the result agrees with the claim, false if the result contradicts the claim. `None`
+    /// for too few runs, or for a negligible difference.
     says: Option<bool>,
     /// The difference is too small to matter; `chance` is the chance of a larger difference.
     is_negligible: bool,
@@ -227,8 +229,8 @@ fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
 }
 
 impl Results {
-    /// Compares published claims about a scenario with our runs. All claims share the risk of the test: with 95 %
-    /// confidence, every verdict is right.
+    /// Compares published claims about a scenario with our runs. All claims share the risk of the
+    /// test: with 95 % confidence, every verdict is right.
     pub fn findings(&self, of: &ScenarioResults, claims: &[Published]) -> Vec<Finding> {
         let drafts: Vec<_> = claims.iter().map(|claim| self.draft(of, claim)).collect();
         let tests = drafts.iter().flat_map(|draft| &draft.tests);
@@ -313,8 +315,8 @@ impl ScenarioResults {
         ))
     }
 
-    /// A metric of two contenders in the same runs, for each combination of swept values with runs that the claim
-    /// covers.
+    /// A metric of two contenders in the same runs, for each combination of swept values with runs
+    /// that the claim covers.
     fn pairs_of(&self, published: &Published, ours: &str, theirs: &str) -> Vec<Vec<(f64, f64)>> {
         let (Some(ours), Some(theirs)) = (self.contender(ours), self.contender(theirs)) else {
             return Vec::new();
@@ -324,8 +326,8 @@ impl ScenarioResults {
         groups.filter(|pairs| !pairs.is_empty()).collect()
     }
 
-    /// True if the scenario's own runs can decide its claims, and the present runs decide every claim: further runs
-    /// would not change a verdict.
+    /// True if the scenario's own runs can decide its claims, and the present runs decide every
+    /// claim: further runs would not change a verdict.
     pub(super) fn is_decided(&self) -> bool {
         let forms = self.published.iter();
         let forms = forms.filter_map(|claim| claim.of_published(&self.as_published));

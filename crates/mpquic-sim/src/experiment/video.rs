@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(video.request(now), 500_000);
         now += SECOND;
         video.on_segment(now);
-        // The measured throughput is 4 Mbit/s; 90 % of 4 Mbit/s are too little for a rate of 4 Mbit/s.
+        // The measured throughput is 4 Mbit/s; 90 % of 4 Mbit/s are too little for a rate of 4
+        // Mbit/s.
         assert!(video.next_request().is_some_and(|time| time <= now));
         assert_eq!(video.request(now), 1_000_000);
         now += 6 * SECOND;

@@ -20,7 +20,8 @@ pub struct LinkConfig {
     pub jitter: Jitter,
     /// Whether jitter and shrinking delays may change the order of packets.
     pub jitter_reorders: bool,
-    /// Random loss. The loss comes after serialisation, so a lost packet has used its share of the rate.
+    /// Random loss. The loss comes after serialisation, so a lost packet has used its share of the
+    /// rate.
     pub loss: Loss,
     /// Share of packets that are delivered twice.
     pub duplicate: f64,
@@ -242,18 +243,19 @@ pub enum Discipline {
     /// In order of arrival; a full queue drops arriving packets.
     #[default]
     Fifo,
-    /// In order of arrival with controlled delay: drops packets after 100 ms in which all packets waited more than 5 ms
-    /// (RFC 8289).
+    /// In order of arrival with controlled delay: drops packets after 100 ms in which all packets
+    /// waited more than 5 ms (RFC 8289).
     CoDel,
     /// Each flow in turn and with controlled delay, new flows first. A full queue drops packets of
     /// the flow with most bytes in it (RFC 8290).
     FqCoDel,
-    /// In order of arrival. Drops arriving packets with a probability that follows the delay, and so keeps the delay at
-    /// about 15 ms (RFC 8033).
+    /// In order of arrival. Drops arriving packets with a probability that follows the delay, and
+    /// so keeps the delay at about 15 ms (RFC 8033).
     Pie,
-    /// Two queues (RFC 9332). Packets with ECT(1) or CE leave first, with a mark after a wait of about 1 ms. All other
-    /// packets get at least a tenth of the rate, and drops keep their wait at about 15 ms. Marks of the first queue
-    /// follow drops of the second. mpquic's own packets are ECT(0).
+    /// Two queues (RFC 9332). Packets with ECT(1) or CE leave first, with a mark after a wait of
+    /// about 1 ms. All other packets get at least a tenth of the rate, and drops keep their wait at
+    /// about 15 ms. Marks of the first queue follow drops of the second. mpquic's own packets are
+    /// ECT(0).
     DualPi2,
 }
 
@@ -311,7 +313,8 @@ impl Loss {
     }
 }
 
-/// A limit of a queue, including the packet on the wire. A packet beyond any of the three limits is over the limit.
+/// A limit of a queue, including the packet on the wire. A packet beyond any of the three limits is
+/// over the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backlog {
     /// Bytes of IP packets.

@@ -79,8 +79,8 @@ impl RateTrace {
         if last == 0 {
             return Err(MahimahiError::Empty);
         }
-        // Leaves out an incomplete interval at the end, unless the trace has no other interval, because each rate lasts
-        // for a whole interval.
+        // Leaves out an incomplete interval at the end, unless the trace has no other interval,
+        // because each rate lasts for a whole interval.
         let milliseconds = match packets.len() {
             1 => last,
             _ => every,

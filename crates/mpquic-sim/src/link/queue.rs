@@ -1,5 +1,5 @@
-//! The packets that wait for a link, in a single line or in several. Disciplines choose the packets to drop or mark
-//! before the queue is full.
+//! The packets that wait for a link, in a single line or in several. Disciplines choose the packets
+//! to drop or mark before the queue is full.
 
 mod codel;
 mod dual;

@@ -1,7 +1,9 @@
-//! The behaviour of links in repeatable random worlds. `recorded.txt` holds the results of an earlier run.
+//! The behaviour of links in repeatable random worlds. `recorded.txt` holds the results of an
+//! earlier run.
 //!
-//! Other tests check that results are right. The test here shows every changed result, down to a nanosecond. So a
-//! change to a queue shows all its effects, and a person accepts the new results on purpose:
+//! Other tests check that results are right. The test here shows every changed result, down to a
+//! nanosecond. So a change to a queue shows all its effects, and a person accepts the new results
+//! on purpose:
 //!
 //!     tools/accept links
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

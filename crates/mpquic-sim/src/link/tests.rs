@@ -289,8 +289,8 @@ fn equal_seeds_give_equal_runs_and_tracing_counts_every_byte() {
     assert_ne!(run(1), run(2));
 }
 
-/// Delays in ms of packets over a link without a rate. Each packet is alone on the link, and leaves only at the time
-/// for which the link asks.
+/// Delays in ms of packets over a link without a rate. Each packet is alone on the link, and leaves
+/// only at the time for which the link asks.
 fn delays(config: LinkConfig, count: u32) -> Vec<f64> {
     let t = start();
     let mut link = Link::new(config, 11, t);

@@ -128,8 +128,8 @@ fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
     contenders
 }
 
-/// Each contender with every controller in the list instead of its own. Contenders that differed only in the controller
-/// become one.
+/// Each contender with every controller in the list instead of its own. Contenders that differed
+/// only in the controller become one.
 pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec<Contender> {
     let mut bases: Vec<Contender> = Vec::new();
     for contender in contenders {

@@ -54,9 +54,11 @@ pub struct Scenario {
     pub transport: Transport,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
-    /// Pairs of contenders: a contender, and its form that follows the code of the publication's measurements.
+    /// Pairs of contenders: a contender, and its form that follows the code of the publication's
+    /// measurements.
     pub as_published: Vec<(String, String)>,
-    /// Another scenario with the same claims; this scenario is a different reading of the same publication.
+    /// Another scenario with the same claims; this scenario is a different reading of the same
+    /// publication.
     pub variant_of: Option<String>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
@@ -84,7 +86,8 @@ pub struct PathSpec {
     pub via: Vec<usize>,
     /// True if the path is a backup, used only while no other path works.
     pub backup: bool,
-    /// The times, from and to, at which the client has no address on the path, because the interface is gone.
+    /// The times, from and to, at which the client has no address on the path, because the
+    /// interface is gone.
     pub absent: Vec<(Duration, Option<Duration>)>,
 }
 
@@ -112,15 +115,18 @@ pub struct Transport {
     pub max_ack_delay: Duration,
     /// Receivers send an acknowledgement at once after this many packets.
     pub ack_every: u64,
-    /// A packet is lost after the acknowledgement of a packet with a number higher by this threshold.
+    /// A packet is lost after the acknowledgement of a packet with a number higher by this
+    /// threshold.
     pub packet_threshold: u64,
-    /// A packet is lost this many round trips after its sending, once a later packet is acknowledged.
+    /// A packet is lost this many round trips after its sending, once a later packet is
+    /// acknowledged.
     pub time_threshold: f64,
     /// Whether packets are paced.
     pub pacing: bool,
     /// Whether acknowledgements take a much shorter path in place of their own.
     pub ack_on_fastest_path: bool,
-    /// Senders see the queue of the first link of each path, in place of the queue of their own interface.
+    /// Senders see the queue of the first link of each path, in place of the queue of their own
+    /// interface.
     pub show_queues: bool,
 }
 
@@ -147,13 +153,14 @@ impl Default for Transport {
 pub enum Draw {
     /// Drawn anew in each run.
     Uniform,
-    /// Taken from this many points that fill the space of all possible values evenly; every point serves all
-    /// repetitions.
+    /// Taken from this many points that fill the space of all possible values evenly; every point
+    /// serves all repetitions.
     SpaceFilling(usize),
 }
 
 impl Scenario {
-    /// Replaces the scenario's contenders. Drops published forms without a place among the new contenders.
+    /// Replaces the scenario's contenders. Drops published forms without a place among the new
+    /// contenders.
     pub fn set_contenders(&mut self, contenders: Vec<Contender>) {
         if !contenders
             .iter()

@@ -130,9 +130,9 @@ fn combinations(parameters: &[Parameter], zip: bool) -> Vec<Vec<usize>> {
     combinations
 }
 
-/// Chooses `count` points of the unit cube that are far from each other, by the method of Wootton, Sergent and
-/// Phan-Tan-Luu (WSP): keep a random point, remove all points too close to the kept point, and go on with the nearest
-/// remaining point.
+/// Chooses `count` points of the unit cube that are far from each other, by the method of Wootton,
+/// Sergent and Phan-Tan-Luu (WSP): keep a random point, remove all points too close to the kept
+/// point, and go on with the nearest remaining point.
 fn space_filling(dimensions: usize, count: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x5753_5000);
     let crowd: Vec<Vec<f64>> = (0..count.max(4) * CANDIDATES_PER_POINT)

@@ -13,8 +13,8 @@ pub struct Published {
     pub text: String,
     /// The metric of the result; empty for the scenario's own metric.
     pub metric: String,
-    /// The only swept value that the result covers, as `workload.size_mb=100`; empty for a result about all swept
-    /// values.
+    /// The only swept value that the result covers, as `workload.size_mb=100`; empty for a result
+    /// about all swept values.
     pub at: String,
     /// Why our result differs; empty for a result that agrees.
     pub reason: String,
@@ -67,9 +67,9 @@ pub enum Claim {
         against: String,
         /// The share, 0 to 1.
         share: f64,
-        /// The margin of the better contender. If less is better, a margin of 0.2 asks the other contender's value to
-        /// be at least 1.2 times the better contender's value. If more is better, the better contender's value has to
-        /// be at least 1.2 times the other's.
+        /// The margin of the better contender. If less is better, a margin of 0.2 asks the other
+        /// contender's value to be at least 1.2 times the better contender's value. If more is
+        /// better, the better contender's value has to be at least 1.2 times the other's.
         by: f64,
     },
 }

@@ -142,7 +142,8 @@ pub struct PageObject {
     pub priority: i32,
     /// The kinds of objects that must have arrived before.
     pub after: Vec<usize>,
-    /// How long the client is busy between the arrival of the needed objects and the request of this object.
+    /// How long the client is busy between the arrival of the needed objects and the request of
+    /// this object.
     pub wait: Duration,
     /// Report the completion time of this kind as a metric.
     pub reported: bool,

@@ -26,8 +26,8 @@ pub(crate) struct Conditions {
     pub(crate) outage: Option<(Duration, Duration)>,
 }
 
-/// A socket whose datagrams are lost in bursts (the model of Gilbert, in time, so that bursts also end where
-/// little is sent), and that sends no faster than its rate.
+/// A socket whose datagrams are lost in bursts (the model of Gilbert, in time, so that bursts also
+/// end where little is sent), and that sends no faster than its rate.
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: Arc<MemorySocket>,

@@ -1,13 +1,14 @@
-//! A live sender: each frame of a video is a stream with a deadline, and those that matter most travel
-//! twice. Compared with other ways to send the same, over links that lose packets in bursts and of which one is
-//! dead for two seconds.
+//! A live sender: each frame of a video is a stream with a deadline, and those that matter most
+//! travel twice. Compared with other ways to send the same, over links that lose packets in bursts
+//! and of which one is dead for two seconds.
 //!
 //! ```text
 //! cargo run --release -p mpquic-tokio --example live_media [-- PART OF THE NAME OF A WAY]
 //! ```
 //!
-//! Nothing is waited for: the network is in memory, and the clock is tokio's, paused. What the links lose is drawn
-//! from a seed; connections draw at random themselves, so that figures differ a little from run to run.
+//! Nothing is waited for: the network is in memory, and the clock is tokio's, paused. What the
+//! links lose is drawn from a seed; connections draw at random themselves, so that figures differ a
+//! little from run to run.
 
 mod link;
 
@@ -32,7 +33,8 @@ const ALPN: &[&[u8]] = &[b"live-media"];
 /// 50 frames in a second, 4 Mbit/s with the keys.
 const FRAME_TIME: Duration = Duration::from_millis(20);
 const FRAME: usize = 9_600;
-/// Each so many frames there is a key, of three times the size: without it, nothing is seen until the next.
+/// Each so many frames there is a key, of three times the size: without it, nothing is seen until
+/// the next.
 const KEY_EVERY: u64 = 50;
 const KEY: usize = 3 * FRAME;
 /// What comes later is of no use.
@@ -43,7 +45,8 @@ const LATE: u32 = 1;
 const SEEDS: u64 = 10;
 /// One way.
 const DELAY: Duration = Duration::from_millis(15);
-/// When a frame is sent again that is not acknowledged, counted from when it was made: a round trip is 30 ms.
+/// When a frame is sent again that is not acknowledged, counted from when it was made: a round trip
+/// is 30 ms.
 const REPEATS: [Duration; 2] = [Duration::from_millis(60), Duration::from_millis(80)];
 /// When the first link is dead.
 const OUTAGE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(22));
@@ -229,7 +232,8 @@ async fn write(
     let mut stream = connection.open_uni().await?;
     stream.set_deadline((made + DEADLINE).into_std(), LATE.into())?;
     stream.set_redundant(twice)?;
-    // The newest goes first: where there is not enough room for all, one that is late already makes no other late.
+    // The newest goes first: where there is not enough room for all, one that is late already makes
+    // no other late.
     let at = (made - start).as_millis();
     stream.set_priority(i32::try_from(at)?)?;
     stream.write_all_chunks(&mut frame).await?;

@@ -1,5 +1,5 @@
-//! A network in memory for this crate's own tests: with the runtime's clock paused, tests take no time, and each run
-//! repeats the run before.
+//! A network in memory for this crate's own tests: with the runtime's clock paused, tests take no
+//! time, and each run repeats the run before.
 
 mod errors;
 mod network;

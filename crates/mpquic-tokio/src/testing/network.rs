@@ -107,7 +107,8 @@ struct State {
     watches_errors: bool,
     /// Number of sending calls that succeed before the buffer is full.
     room: usize,
-    /// Counts down the calls that find the buffer full; the buffer empties right after the call that counts to zero.
+    /// Counts down the calls that find the buffer full; the buffer empties right after the call
+    /// that counts to zero.
     found_full: usize,
     /// Number of waits for room so far, and the wait that empties the buffer at once.
     awaited: usize,
@@ -179,8 +180,8 @@ impl Port {
         self.lock().room = usize::MAX;
     }
 
-    /// The next `times` sending calls find the buffer full. The last of these calls reports a full buffer too late: the
-    /// buffer has room already, and the runtime knows of the room.
+    /// The next `times` sending calls find the buffer full. The last of these calls reports a full
+    /// buffer too late: the buffer has room already, and the runtime knows of the room.
     pub(crate) fn empty_when_found_full(&self, times: usize) {
         self.lock().found_full = times;
     }

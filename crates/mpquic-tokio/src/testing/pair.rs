@@ -141,8 +141,8 @@ impl Pair {
         Self::with_configs(Network::default(), configs, paths)
     }
 
-    /// A pair with defaults, but without cryptography and with a fixed time of day, so that a run repeats the run
-    /// before to the last bit.
+    /// A pair with defaults, but without cryptography and with a fixed time of day, so that a run
+    /// repeats the run before to the last bit.
     pub(crate) fn recorded(network: &Network, paths: usize) -> Result<Self, Error> {
         Self::with_configs(network.clone(), without_cryptography()?, paths)
     }
@@ -226,7 +226,8 @@ pub(crate) fn pattern(length: usize) -> Bytes {
     numbers.flat_map(u32::to_le_bytes).take(length).collect()
 }
 
-/// Sends `length` bytes from `a` to `b` and checks the received bytes. Returns the time until the last byte.
+/// Sends `length` bytes from `a` to `b` and checks the received bytes. Returns the time until the
+/// last byte.
 pub(crate) async fn transfer(
     a: &Connection,
     b: &Connection,

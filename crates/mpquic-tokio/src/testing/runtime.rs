@@ -10,7 +10,8 @@ use crate::runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A runtime that shows its tasks and sockets to a test. A task runs if the test gives the task back.
+/// A runtime that shows its tasks and sockets to a test. A task runs if the test gives the task
+/// back.
 #[derive(Debug)]
 pub(crate) struct Hooked {
     pub(crate) on_task: fn(Task) -> Option<Task>,

@@ -74,8 +74,8 @@ async fn attempts_after_the_last_handle_are_ignored() -> TestResult {
     Ok(())
 }
 
-/// RFC 9001 section 4.1: the client is done after a round trip, the server half a round trip later, and
-/// the client knows that after another half.
+/// RFC 9001 section 4.1: the client is done after a round trip, the server half a round trip later,
+/// and the client knows that after another half.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_handshake_ends_at_once() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -207,8 +207,8 @@ async fn a_dead_address_keeps_a_client_from_another_for_a_moment() -> TestResult
     Ok(())
 }
 
-/// Data that an application writes at once after the handshake takes no further datagram. With the hybrid key exchange each flight has two datagrams, and the driver receives
-/// them one by one.
+/// Data that an application writes at once after the handshake takes no further datagram. With the
+/// hybrid key exchange each flight has two datagrams, and the driver receives them one by one.
 #[tokio::test(start_paused = true)]
 async fn a_short_exchange_takes_the_datagrams_of_the_handshake() -> TestResult {
     for (key_exchange, expected) in [(KeyExchange::Classical, 2), (KeyExchange::Hybrid, 3)] {
@@ -316,8 +316,8 @@ async fn connection_numbers_are_unique() -> TestResult {
     Ok(())
 }
 
-/// After the first answer, silence means a slow server or a dead link: the client tries another path
-/// later than without an answer.
+/// After the first answer, silence means a slow server or a dead link: the client tries another
+/// path later than without an answer.
 #[tokio::test(start_paused = true)]
 async fn other_addresses_wait_longer_after_an_answer() -> TestResult {
     let ms = Duration::from_millis;

@@ -1,7 +1,8 @@
-//! Applications on both sides call every method in any order, and give up on slow calls: read data equals written data,
-//! connections end as a side wants, and the endpoints keep no memory.
+//! Applications on both sides call every method in any order, and give up on slow calls: read data
+//! equals written data, connections end as a side wants, and the endpoints keep no memory.
 //!
-//! `CALLS=1000` sets the number of seeds, `SEED=n` sets the first seed; with `CALLS_PRINT`, the test prints the calls.
+//! `CALLS=1000` sets the number of seeds, `SEED=n` sets the first seed; with `CALLS_PRINT`, the
+//! test prints the calls.
 
 use std::fmt::Debug;
 use std::future::poll_fn;

@@ -5,7 +5,8 @@ use tokio::time::sleep;
 use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connecting, Connection};
 
-/// A client sends a message, gets the acknowledgement, and closes. Returns the server's connection before any `await`.
+/// A client sends a message, gets the acknowledgement, and closes. Returns the server's connection
+/// before any `await`.
 async fn closed_after_a_message(pair: &Pair) -> Result<Connecting, Error> {
     let to = pair.server.endpoint.local_addr()?;
     let send = async {
@@ -51,7 +52,8 @@ async fn an_ended_attempt_still_tells_what_was_asked_for() -> TestResult {
     read(&accepted.await?).await
 }
 
-/// The server's connection ends right after the acknowledgement of its message, before the client looks.
+/// The server's connection ends right after the acknowledgement of its message, before the client
+/// looks.
 #[tokio::test(start_paused = true)]
 async fn a_client_reads_what_a_server_said_that_has_closed() -> TestResult {
     let pair = Pair::with_paths(1)?;

@@ -12,8 +12,8 @@ const TICK: Duration = Duration::from_millis(1);
 const WRITTEN: usize = 2_500;
 const TICKS: usize = 500;
 
-/// Sends a stream at a steady rate and disturbs the transfer half-way. Returns the longest time without data for the
-/// receiver.
+/// Sends a stream at a steady rate and disturbs the transfer half-way. Returns the longest time
+/// without data for the receiver.
 async fn longest_gap(
     a: &Connection,
     b: &Connection,
@@ -66,7 +66,8 @@ fn pair() -> Result<Pair, Error> {
     )
 }
 
-/// Disturbs transfers of new pairs in both directions, for each of two addresses in turn, and returns the longest gaps.
+/// Disturbs transfers of new pairs in both directions, for each of two addresses in turn, and
+/// returns the longest gaps.
 async fn gaps(disturb: impl Fn(&Pair, usize)) -> Result<Vec<Duration>, Error> {
     let mut gaps = Vec::new();
     for index in 0..2 {
@@ -127,8 +128,8 @@ async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     Ok(())
 }
 
-/// A path without an answer for a long time is tried again at short intervals while much data waits, so that the path
-/// carries data soon after its link appears.
+/// A path without an answer for a long time is tried again at short intervals while much data
+/// waits, so that the path carries data soon after its link appears.
 #[tokio::test(start_paused = true)]
 async fn a_link_that_comes_late_is_used_soon() -> TestResult {
     const SECONDS: u32 = 40;
@@ -169,8 +170,8 @@ async fn a_link_that_comes_late_is_used_soon() -> TestResult {
     Ok(())
 }
 
-/// The client changes its socket while no packet passes, for longer than the validation of an address takes. The path
-/// must not return to the address of the old socket, which no longer sends.
+/// The client changes its socket while no packet passes, for longer than the validation of an
+/// address takes. The path must not return to the address of the old socket, which no longer sends.
 #[tokio::test(start_paused = true)]
 async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
     let pair = Pair::with_paths(1)?;

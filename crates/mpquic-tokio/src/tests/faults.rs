@@ -1,5 +1,5 @@
-//! Sockets that fail at random in every way: no stream byte is lost, doubled or altered, connections end as
-//! applications want, and the endpoints keep no memory.
+//! Sockets that fail at random in every way: no stream byte is lost, doubled or altered,
+//! connections end as applications want, and the endpoints keep no memory.
 //!
 //! `FAULTS=1000` sets the number of seeds, `SEED=n` sets the first seed.
 
@@ -49,9 +49,10 @@ impl Trouble {
         both.cloned().collect()
     }
 
-    /// True if a client moved more than once and received no later packet. The client needs a connection ID for each
-    /// address (RFC 9000 section 9.5), and gets no connection ID while no packet arrives. A server that gives up a new
-    /// path can report so only on the old path, at an address that is gone.
+    /// True if a client moved more than once and received no later packet. The client needs a
+    /// connection ID for each address (RFC 9000 section 9.5), and gets no connection ID while no
+    /// packet arrives. A server that gives up a new path can report so only on the old path, at an
+    /// address that is gone.
     fn is_stranded(&self, sides: [&Connection; 2]) -> bool {
         let silent = Some(ConnectionError::TimedOut);
         let timed_out = sides.iter().any(|side| side.close_reason() == silent);
@@ -252,8 +253,8 @@ pub(super) async fn keep_nothing(host: &Host) {
     assert_eq!(host.endpoint.stats().memory, 0);
 }
 
-/// A client without an answer tries its other addresses, too, and the server's application has not taken the further
-/// attempts.
+/// A client without an answer tries its other addresses, too, and the server's application has not
+/// taken the further attempts.
 async fn drop_untaken(endpoint: &Endpoint) -> usize {
     let mut count = 0;
     while let Ok(Some(incoming)) = timeout(MS, endpoint.accept()).await {

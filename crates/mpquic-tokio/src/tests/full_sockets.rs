@@ -80,7 +80,8 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
     Ok(())
 }
 
-/// As in the network, excess datagrams are lost: without the loss, a full socket would use up memory.
+/// As in the network, excess datagrams are lost: without the loss, a full socket would use up
+/// memory.
 #[tokio::test(start_paused = true)]
 async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
     const MAX: usize = 8;
@@ -128,8 +129,8 @@ async fn all_tasks_hear_of_room_in_a_socket() -> TestResult {
     Ok(())
 }
 
-/// The runtime hears of room after the kernel reported a full buffer, and before the driver stores the report: the
-/// driver must not forget the room.
+/// The runtime hears of room after the kernel reported a full buffer, and before the driver stores
+/// the report: the driver must not forget the room.
 #[tokio::test(start_paused = true)]
 async fn room_during_a_full_result_is_noticed() -> TestResult {
     for times in 1.. {

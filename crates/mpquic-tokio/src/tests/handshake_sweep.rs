@@ -1,5 +1,5 @@
-//! At each millisecond of a handshake, the network, an address or the connection changes: a side with a working link
-//! gets an answer soon, and the application reads acknowledged data.
+//! At each millisecond of a handshake, the network, an address or the connection changes: a side
+//! with a working link gets an answer soon, and the application reads acknowledged data.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::{Connecting, Connection, default_transport};
 const MS: Duration = Duration::from_millis(1);
 /// The handshake is confirmed after four delays.
 const LAST: u32 = 5 * DELAY.as_millis() as u32;
-/// A connection's first probe timeout is about a second; all other times in these tests are much shorter. After the
-/// probe, a handshake and an answer take some round trips.
+/// A connection's first probe timeout is about a second; all other times in these tests are much
+/// shorter. After the probe, a handshake and an answer take some round trips.
 const SOON: Duration = Duration::from_millis(1100);
 
 /// The event of a run.
@@ -121,8 +121,8 @@ fn listen(pair: &Pair, how: Start) {
     });
 }
 
-/// Strikes after the time `at`. Returns the time of the first answer, and the time of a later answer from its question
-/// on.
+/// Strikes after the time `at`. Returns the time of the first answer, and the time of a later
+/// answer from its question on.
 async fn answered(
     pair: &Pair,
     how: Start,
@@ -235,7 +235,8 @@ async fn one_of_two_addresses_of_a_server_is_enough() -> TestResult {
     Ok(())
 }
 
-/// The token of a Retry is for one address: one that changes meanwhile costs another round trip, not the connection.
+/// The token of a Retry is for one address: one that changes meanwhile costs another round trip,
+/// not the connection.
 #[tokio::test(start_paused = true)]
 async fn changing_link_completes_a_handshake_with_a_retry() -> TestResult {
     let one = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"]);
@@ -250,8 +251,9 @@ async fn changing_link_completes_a_handshake_with_a_retry() -> TestResult {
     sweep_of(Start::Retry, two, &[Fate::Cut, Fate::RemoveAndCut]).await
 }
 
-/// Also a question that left with the first packets is answered. (If the network of the first address goes before the
-/// server's answer arrives, the connection ends as [`Connecting::into_0rtt`] says.)
+/// Also a question that left with the first packets is answered. (If the network of the first
+/// address goes before the server's answer arrives, the connection ends as
+/// [`Connecting::into_0rtt`] says.)
 #[tokio::test(start_paused = true)]
 async fn changing_link_loses_no_early_data() -> TestResult {
     let configs = (server(default_transport())?, client(default_transport())?);
@@ -291,7 +293,8 @@ async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
     Ok(())
 }
 
-/// Sends a message and closes the connection at the time `at`. True if the peer has acknowledged the whole message.
+/// Sends a message and closes the connection at the time `at`. True if the peer has acknowledged
+/// the whole message.
 async fn say_and_close(connecting: Connecting, begun: Instant, at: Duration) -> bool {
     let say = async {
         let connection = connecting.await?;

@@ -11,8 +11,9 @@ use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Pair, TestResult, client, transfer};
 use crate::{Connecting, default_transport};
 
-/// Gives the client's connections an ICMP message: the server's port is closed for a datagram that a socket of the
-/// client sent, quoted by its first bytes. Returns the error of a connection that ended.
+/// Gives the client's connections an ICMP message: the server's port is closed for a datagram that
+/// a socket of the client sent, quoted by its first bytes. Returns the error of a connection that
+/// ended.
 fn tell(pair: &Pair, from: usize, quoted: &[u8]) -> Option<ConnectionError> {
     tell_that(pair, from, true, quoted)
 }
@@ -62,8 +63,8 @@ async fn an_attempt_ends_at_once_if_nobody_listens() -> TestResult {
     Ok(())
 }
 
-/// RFC 9000 section 14.2.1: not even the right connection ID makes a message count, for every router on the way knows
-/// the ID.
+/// RFC 9000 section 14.2.1: not even the right connection ID makes a message count, for every
+/// router on the way knows the ID.
 #[tokio::test(start_paused = true)]
 async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -99,8 +100,8 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     Ok(())
 }
 
-/// An attempt with a known first datagram. The messages quote the datagram, for the attempt's server and for another
-/// server.
+/// An attempt with a known first datagram. The messages quote the datagram, for the attempt's
+/// server and for another server.
 fn attempt(pair: &Pair) -> Result<(Connecting, [Unreachable; 2]), Error> {
     pair.at_server[0].silence(true);
     let to = pair.server.endpoint.local_addr()?;
@@ -168,7 +169,8 @@ async fn closed_port_is_not_tried_from_other_local_addresses() -> TestResult {
     Ok(())
 }
 
-/// A closed port is closed for every path. The client moves to the other address of the server without a wait.
+/// A closed port is closed for every path. The client moves to the other address of the server
+/// without a wait.
 #[tokio::test(start_paused = true)]
 async fn closed_port_is_not_tried_again() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -241,7 +243,8 @@ async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> Test
     Ok(())
 }
 
-/// Messages at once, after 999 ms and after a second: `asks` is true if a message makes the connection probe the path.
+/// Messages at once, after 999 ms and after a second: `asks` is true if a message makes the
+/// connection probe the path.
 #[tokio::test(start_paused = true)]
 async fn messages_make_a_path_ask_once_a_second() -> TestResult {
     let pair = Pair::with_paths(1)?;

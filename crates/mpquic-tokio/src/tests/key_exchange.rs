@@ -1,5 +1,5 @@
-//! How both sides agree on the secrets of a connection, and what changes for attempts when a ClientHello takes two
-//! datagrams.
+//! How both sides agree on the secrets of a connection, and what changes for attempts when a
+//! ClientHello takes two datagrams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +69,8 @@ fn a_given_tls_configuration_keeps_its_key_exchange() {
     assert_eq!(refused.to_string(), expected);
 }
 
-/// Both datagrams leave for the second address, too, with another connection. The late answers of the first address do
-/// no harm.
+/// Both datagrams leave for the second address, too, with another connection. The late answers of
+/// the first address do no harm.
 #[tokio::test(start_paused = true)]
 async fn the_second_address_of_a_server_gets_a_whole_client_hello() -> TestResult {
     for silent in [[true, false], [false, true]] {

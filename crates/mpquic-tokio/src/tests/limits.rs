@@ -284,8 +284,8 @@ async fn a_path_opens_when_it_is_asked_for() -> TestResult {
     Ok(())
 }
 
-/// With a limit of one stream, a stream with an early end makes room for the next stream at once: after a wait for its
-/// reset, and after the drop of a stopped stream.
+/// With a limit of one stream, a stream with an early end makes room for the next stream at once:
+/// after a wait for its reset, and after the drop of a stopped stream.
 #[tokio::test(start_paused = true)]
 async fn streams_that_end_early_make_room_at_once() -> TestResult {
     let mut transport = default_transport();

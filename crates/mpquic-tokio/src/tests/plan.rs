@@ -33,7 +33,8 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     Ok(())
 }
 
-/// The client replaces sockets one by one, as with [`Endpoint::rebind_local`](crate::Endpoint::rebind_local).
+/// The client replaces sockets one by one, as with
+/// [`Endpoint::rebind_local`](crate::Endpoint::rebind_local).
 #[tokio::test(start_paused = true)]
 async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -80,7 +81,8 @@ fn with_backup() -> Result<Pair, crate::testing::Error> {
     Ok(pair)
 }
 
-/// A backup path opens as a backup, carries no data while other paths work, and then carries all data.
+/// A backup path opens as a backup, carries no data while other paths work, and then carries all
+/// data.
 #[tokio::test(start_paused = true)]
 async fn backup_carries_data_only_while_no_other_path_works() -> TestResult {
     let pair = with_backup()?;

@@ -48,7 +48,8 @@ async fn a_socket_that_always_fails_is_not_read_all_the_time() -> TestResult {
     Ok(())
 }
 
-/// A server and a client that send without pauses, and at most `max_transmit_segments` datagrams in a train.
+/// A server and a client that send without pauses, and at most `max_transmit_segments` datagrams in
+/// a train.
 fn unpaced(max_transmit_segments: usize) -> Result<Pair, Error> {
     let transport = || {
         let mut transport = crate::default_transport();
@@ -62,7 +63,8 @@ fn unpaced(max_transmit_segments: usize) -> Result<Pair, Error> {
     )
 }
 
-/// Sends `bytes` at once, and returns the number of sending calls and the number of answering calls.
+/// Sends `bytes` at once, and returns the number of sending calls and the number of answering
+/// calls.
 async fn calls_for(bytes: usize) -> Result<(usize, usize), Error> {
     let pair = unpaced(2)?;
     let (a, b) = pair.connect().await?;

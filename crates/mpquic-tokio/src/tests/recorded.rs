@@ -1,8 +1,9 @@
 //! The driver's behaviour in fixed runs, compared with `recorded_faults.txt` and
 //! `recorded_calls.txt`.
 //!
-//! Other tests say what is right. The test here shows every change, down to a bit on the wire and a nanosecond, so that
-//! a person notices a change with side effects and accepts the change on purpose.
+//! Other tests say what is right. The test here shows every change, down to a bit on the wire and a
+//! nanosecond, so that a person notices a change with side effects and accepts the change on
+//! purpose.
 //!
 //!     tools/accept driver
 

@@ -16,8 +16,8 @@ const FIRST: &str = "10.0.0.1:443";
 const SECOND_UPLINK: &str = "10.0.0.2:443";
 const THIRD_UPLINK: &str = "10.0.0.3:8443";
 
-/// A server with these addresses. The client knows the first address, asks for the other addresses, and uses all paths
-/// alike.
+/// A server with these addresses. The client knows the first address, asks for the other addresses,
+/// and uses all paths alike.
 fn pair(at_server: &[&str], at_client: &[&str]) -> Result<Pair, Error> {
     let config = client(default_transport())?.use_alternative_addresses(true);
     let mut transport = default_transport();

@@ -80,8 +80,9 @@ impl Notes {
 #[tokio::test(start_paused = true)]
 async fn connections_and_paths_have_spans() -> TestResult {
     let notes = Notes::default();
-    // With a single subscriber, tracing may ask the thread of another test whether the thread wants a new span, and
-    // then no thread gets the span. With two subscribers, tracing asks the subscribers.
+    // With a single subscriber, tracing may ask the thread of another test whether the thread wants
+    // a new span, and then no thread gets the span. With two subscribers, tracing asks the
+    // subscribers.
     let _other = tracing::Dispatch::new(Notes::default());
     let _guard = tracing::subscriber::set_default(notes.clone());
     let pair = Pair::with_paths(2)?;

@@ -76,8 +76,8 @@ async fn a_stopped_stream_frees_its_place_at_once() -> TestResult {
     Ok(())
 }
 
-/// Receiving streams make room as well: the end of a stream at the reader, by data or by a reset, makes room for the
-/// next stream.
+/// Receiving streams make room as well: the end of a stream at the reader, by data or by a reset,
+/// makes room for the next stream.
 #[tokio::test(start_paused = true)]
 async fn read_or_reset_stream_frees_its_place_at_once() -> TestResult {
     async fn reads(mut stream: RecvStream, is_reset: bool) -> TestResult {
@@ -144,7 +144,8 @@ async fn stopped_answer(
     Ok((send, receive))
 }
 
-/// A handle tells the peer's code, whatever the application called before: never that the peer has all bytes.
+/// A handle tells the peer's code, whatever the application called before: never that the peer has
+/// all bytes.
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_told_after_its_reset_was_acknowledged() -> TestResult {
     let code = VarInt::from_u32(3);

@@ -47,8 +47,8 @@ async fn a_probe_leaves_in_time_after_a_long_silence() -> TestResult {
     let [_, probe, ..] = sent[..] else {
         return Err(format!("{sent:?}").into());
     };
-    // RFC 9002 section 6.2.1: the round-trip time, four times a variation of at most half a round-trip time, and the
-    // longest wait of an acknowledgement.
+    // RFC 9002 section 6.2.1: the round-trip time, four times a variation of at most half a
+    // round-trip time, and the longest wait of an acknowledgement.
     let timeout = 6 * DELAY + crate::default_transport().max_ack_delay;
     assert!((2 * DELAY..=timeout).contains(&probe), "{sent:?}");
     Ok(())

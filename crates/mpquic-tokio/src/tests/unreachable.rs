@@ -100,8 +100,8 @@ async fn a_path_is_tried_again_when_routes_change() -> TestResult {
     Ok(())
 }
 
-/// A socket that is bound to an interface without a route loses datagrams, and the kernel reports no error. A new route
-/// opens the path at once, not at the next time of its validation.
+/// A socket that is bound to an interface without a route loses datagrams, and the kernel reports
+/// no error. A new route opens the path at once, not at the next time of its validation.
 #[cfg(feature = "interfaces")]
 #[tokio::test(start_paused = true)]
 async fn a_path_without_an_answer_is_tried_again_when_routes_change() -> TestResult {

@@ -43,8 +43,8 @@ impl Pair {
     }
 }
 
-/// On loopback a handshake takes a millisecond: a request that misses the first flight would often follow the
-/// handshake.
+/// On loopback a handshake takes a millisecond: a request that misses the first flight would often
+/// follow the handshake.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_its_time_leaves_with_the_first_flight() -> TestResult {
     const THINKS: Duration = Duration::from_millis(5);
@@ -245,7 +245,8 @@ async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
     Ok(())
 }
 
-/// A client with an earlier connection to a server with two addresses. The first address is dead by now.
+/// A client with an earlier connection to a server with two addresses. The first address is dead by
+/// now.
 async fn at_a_dead_address() -> Result<Pair, Error> {
     let configs = (server(default_transport())?, client(default_transport())?);
     let at_server: &[&str] = &["10.0.0.1:443", "10.0.0.2:443"];
@@ -258,8 +259,8 @@ async fn at_a_dead_address() -> Result<Pair, Error> {
     Ok(pair)
 }
 
-/// The request is lost, because its keys belong to the first attempt. But the client does not wait for the idle timeout
-/// of 30 s, and its next attempt gets an answer at once.
+/// The request is lost, because its keys belong to the first attempt. But the client does not wait
+/// for the idle timeout of 30 s, and its next attempt gets an answer at once.
 #[tokio::test(start_paused = true)]
 async fn a_dead_address_does_not_hold_up_who_takes_0rtt() -> TestResult {
     let pair = at_a_dead_address().await?;
@@ -326,7 +327,8 @@ async fn zero_rtt_connection_waits_for_a_server_with_a_late_answer() -> TestResu
     Ok(())
 }
 
-/// The attempts beside a dropped connection do not keep the connection, and end with the connection.
+/// The attempts beside a dropped connection do not keep the connection, and end with the
+/// connection.
 #[tokio::test(start_paused = true)]
 async fn zero_rtt_connection_can_be_dropped() -> TestResult {
     let pair = at_a_dead_address().await?;

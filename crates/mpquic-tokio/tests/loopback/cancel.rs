@@ -209,8 +209,8 @@ fn quoted(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Each method says whether its future may be dropped, and the page for embedders lists those that may
-/// not.
+/// Each method says whether its future may be dropped, and the page for embedders lists those that
+/// may not.
 #[test]
 fn the_page_and_the_methods_say_the_same_of_futures() -> TestResult {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -76,8 +76,8 @@ impl Net {
     }
 }
 
-/// An address to bind, with this IP address or, where the system does not have it, with another port
-/// of 127.0.0.1: that makes another path as well.
+/// An address to bind, with this IP address or, where the system does not have it, with another
+/// port of 127.0.0.1: that makes another path as well.
 pub(crate) fn address_like(ip: &str) -> Result<SocketAddr, Error> {
     let address = SocketAddr::new(ip.parse()?, 0);
     let has_it = UdpSocket::bind(address).is_ok();

@@ -275,7 +275,8 @@ async fn paths_that_the_application_sees_to_are_left_to_it() -> TestResult {
     Ok(())
 }
 
-/// The peer hears of new connection IDs without anything to transfer, and transfers go on with them.
+/// The peer hears of new connection IDs without anything to transfer, and transfers go on with
+/// them.
 #[tokio::test]
 async fn connection_ids_are_replaced() -> TestResult {
     let net = Net::two_paths()?;

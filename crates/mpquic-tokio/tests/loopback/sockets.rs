@@ -81,8 +81,8 @@ async fn wait_for(
     Ok(())
 }
 
-/// No kernel and no waiting: two paths, of which one falls silent in the middle of a transfer, is then
-/// removed, and followed by another one.
+/// No kernel and no waiting: two paths, of which one falls silent in the middle of a transfer, is
+/// then removed, and followed by another one.
 #[tokio::test(start_paused = true)]
 async fn paths_come_and_go_on_a_network_in_memory() -> TestResult {
     let network = MemoryNetwork::new(Duration::from_millis(10));
@@ -256,8 +256,8 @@ async fn bound_sockets_are_taken_as_they_are() -> TestResult {
     Ok(())
 }
 
-/// A path that is opened as backup carries nothing but what opens it; one on which nothing comes back
-/// is given up, and the reason is told.
+/// A path that is opened as backup carries nothing but what opens it; one on which nothing comes
+/// back is given up, and the reason is told.
 #[tokio::test(start_paused = true)]
 async fn opened_paths_stand_by_or_say_why_they_failed() -> TestResult {
     let network = MemoryNetwork::new(Duration::from_millis(10));

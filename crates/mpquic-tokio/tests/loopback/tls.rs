@@ -1,5 +1,5 @@
-//! What rustls' own configuration gives: certificates by name and protocol, those of clients, key logs,
-//! session stores.
+//! What rustls' own configuration gives: certificates by name and protocol, those of clients, key
+//! logs, session stores.
 
 use std::sync::{Arc, Mutex};
 
@@ -259,8 +259,8 @@ async fn a_server_is_known_by_its_public_key_alone() -> TestResult {
     Ok(())
 }
 
-/// A server of a fleet: with a certificate of its own, so that clients of another one get here only if they
-/// resume their session.
+/// A server of a fleet: with a certificate of its own, so that clients of another one get here only
+/// if they resume their session.
 fn of_the_fleet(tickets: Arc<SharedTickets>) -> Result<(Endpoint, CertificateDer<'static>), Error> {
     let (leaf, key) = certificate("fleet")?;
     let crypto = QuicServerConfig::with_certificate(vec![leaf.clone()], key, ALPN)?;

@@ -36,7 +36,8 @@ fn run(worker: Worker, started: mpsc::Sender<Endpoint>) -> JoinHandle<io::Result
             let endpoint = worker.start()?;
             started.send(endpoint.clone()).await.expect("received");
             while let Some(incoming) = endpoint.accept().await {
-                // A proof of the address: the token reaches the worker that gave it, by whatever socket.
+                // A proof of the address: the token reaches the worker that gave it, by whatever
+                // socket.
                 if !incoming.remote_address_validated() {
                     incoming.retry().expect("it was not asked before");
                     continue;
@@ -56,7 +57,8 @@ fn run(worker: Worker, started: mpsc::Sender<Endpoint>) -> JoinHandle<io::Result
     })
 }
 
-/// Connects over two paths and gets a message back, and another one after the first socket has changed.
+/// Connects over two paths and gets a message back, and another one after the first socket has
+/// changed.
 async fn echo(server: SocketAddr) -> TestResult {
     let client = Endpoint::builder()
         .bind(address_like("127.0.0.1")?)
@@ -124,7 +126,8 @@ async fn connections_stay_with_their_workers() -> TestResult {
     Ok(())
 }
 
-/// New connections go to workers that are there: not to one that was never started, nor to one that has ended.
+/// New connections go to workers that are there: not to one that was never started, nor to one that
+/// has ended.
 #[tokio::test]
 async fn workers_that_are_gone_have_no_new_connections() -> TestResult {
     let mut workers = server()?.workers(WORKERS)?.into_iter();

@@ -164,7 +164,8 @@ fn serve(args: &Server) -> Result<(), Error> {
     }
 }
 
-/// Takes a client's first packet. Returns a connection, or `None` after an answer without a connection.
+/// Takes a client's first packet. Returns a connection, or `None` after an answer without a
+/// connection.
 fn accept(
     args: &Server,
     config: &mut Config,

@@ -1,5 +1,5 @@
-//! A UDP relay that loses, repeats, delays and damages datagrams as networks do. It prints the parts of
-//! QUIC that are not encrypted, and at the end the number of changed datagrams.
+//! A UDP relay that loses, repeats, delays and damages datagrams as networks do. It prints the
+//! parts of QUIC that are not encrypted, and at the end the number of changed datagrams.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -141,7 +141,8 @@ struct Late {
 struct Dice(u64);
 
 impl Dice {
-    /// Dice for datagrams from the client with this number, or with `to_client` for datagrams to the client.
+    /// Dice for datagrams from the client with this number, or with `to_client` for datagrams to
+    /// the client.
     fn new(plan: &Plan, client: usize, to_client: bool) -> Self {
         let which = (client as u64) << 1 | u64::from(to_client);
         let mixed = (plan.seed << 32 | which).wrapping_add(1);
@@ -212,8 +213,8 @@ struct Header {
     kind: &'static str,
 }
 
-/// The long header at the start of a datagram, and the packets after the header's packet; `None` without a
-/// long header.
+/// The long header at the start of a datagram, and the packets after the header's packet; `None`
+/// without a long header.
 fn long_header(data: &[u8]) -> Option<(Header, &[u8])> {
     let (&first, mut rest) = data.split_first()?;
     if first & 0x80 == 0 {
@@ -389,8 +390,8 @@ impl Relay {
         })
     }
 
-    /// Binds a socket towards the server. Returns the sender of its datagrams, and the task that passes the
-    /// server's datagrams to the client.
+    /// Binds a socket towards the server. Returns the sender of its datagrams, and the task that
+    /// passes the server's datagrams to the client.
     async fn bind(
         &self,
         client: SocketAddr,
@@ -422,7 +423,8 @@ impl Relay {
         let mut dice = Dice::new(&plan, shared.number, true);
         let back = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 16];
-            // A closed port at the server is reported as an error of one datagram, and ends nothing.
+            // A closed port at the server is reported as an error of one datagram, and ends
+            // nothing.
             loop {
                 let Ok(size) = from.recv(&mut buffer).await else {
                     continue;

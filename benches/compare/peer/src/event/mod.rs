@@ -1,7 +1,8 @@
 //! Sockets, and the workloads as state machines, for stacks without an event loop and tasks.
 //!
-//! The stack's program owns the loop. The loop passes datagrams to the stack, tells its [`Application`]
-//! about events of connections, lets each connection send, and sleeps in [`Udp::wait`].
+//! The stack's program owns the loop. The loop passes datagrams to the stack, tells its
+//! [`Application`] about events of connections, lets each connection send, and sleeps in
+//! [`Udp::wait`].
 
 use std::time::Instant;
 
@@ -26,12 +27,12 @@ pub trait Link {
     /// Opens a bidirectional stream.
     fn open(&mut self) -> Result<u64>;
 
-    /// Reads from a stream. Returns the number of bytes, and true at the end of the stream; `None` without
-    /// received bytes.
+    /// Reads from a stream. Returns the number of bytes, and true at the end of the stream; `None`
+    /// without received bytes.
     fn read(&mut self, stream: u64, buffer: &mut [u8]) -> Result<Option<(usize, bool)>>;
 
-    /// Writes to a stream; with `end`, the stream ends after `data`. Returns the number of bytes that the
-    /// stack took.
+    /// Writes to a stream; with `end`, the stream ends after `data`. Returns the number of bytes
+    /// that the stack took.
     fn write(&mut self, stream: u64, data: Bytes, end: bool) -> Result<usize>;
 
     /// Queues a DATAGRAM frame; false if the queue is full.
@@ -55,7 +56,8 @@ pub trait Application {
     /// A stream takes data again.
     fn writable(&mut self, connection: u64, link: &mut dyn Link, stream: u64) -> Result<()>;
 
-    /// New DATAGRAM frames have arrived, or the send queue has room again; a call may also come without either.
+    /// New DATAGRAM frames have arrived, or the send queue has room again; a call may also come
+    /// without either.
     fn datagrams(&mut self, connection: u64, link: &mut dyn Link) -> Result<()>;
 
     /// The connection is gone.

@@ -44,8 +44,8 @@ impl Udp {
         self.address
     }
 
-    /// Receives one batch of coalesced datagrams, and passes each on with its sender. False without a
-    /// datagram.
+    /// Receives one batch of coalesced datagrams, and passes each on with its sender. False without
+    /// a datagram.
     pub fn receive(
         &mut self,
         mut each: impl FnMut(SocketAddr, &mut [u8]) -> Result<()>,
@@ -109,8 +109,8 @@ impl Udp {
     }
 }
 
-/// Datagrams of equal length; the last one may be shorter. A datagram that is longer than the first one
-/// waits for the next train.
+/// Datagrams of equal length; the last one may be shorter. A datagram that is longer than the first
+/// one waits for the next train.
 #[derive(Debug)]
 pub struct Train {
     /// Memory for the datagrams, never cleared.
@@ -160,8 +160,8 @@ impl Train {
         !self.ended && few && self.end + size <= MAX_PAYLOAD
     }
 
-    /// Appends a datagram that `write` makes: it gets `size` bytes, and returns the number of used bytes, or
-    /// `None` without a datagram.
+    /// Appends a datagram that `write` makes: it gets `size` bytes, and returns the number of used
+    /// bytes, or `None` without a datagram.
     pub fn write(
         &mut self,
         size: usize,

@@ -1,7 +1,7 @@
 //! UDP in trains (GSO) and coalesced (GRO), with a window so that nothing is dropped.
 //!
-//! The client asks with a datagram. The server sends packets: a number, the payload, room for a tag.
-//! The client says every now and then how many packets it has.
+//! The client asks with a datagram. The server sends packets: a number, the payload, room for a
+//! tag. The client says every now and then how many packets it has.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! HTTP/3 on a connection: a stream is a POST request and its answer, and what the application reads and writes their
-//! bodies.
+//! HTTP/3 on a connection: a stream is a POST request and its answer, and what the application
+//! reads and writes their bodies.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! quiche, with a loop of our own, because quiche has none. Sockets coalesce in both directions (GSO,
-//! GRO), and bytes that servers write are not copied.
+//! quiche, with a loop of our own, because quiche has none. Sockets coalesce in both directions
+//! (GSO, GRO), and bytes that servers write are not copied.
 
 use compare_peer::event::{Client, Server};
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};

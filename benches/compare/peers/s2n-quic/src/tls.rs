@@ -1,5 +1,5 @@
-//! TLS by s2n-tls, the default of s2n-quic. This module keeps session tickets, because s2n-quic leaves
-//! them to applications.
+//! TLS by s2n-tls, the default of s2n-quic. This module keeps session tickets, because s2n-quic
+//! leaves them to applications.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

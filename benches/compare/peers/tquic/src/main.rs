@@ -1,4 +1,5 @@
-//! tquic, with a loop of our own, because tquic has none. Sockets coalesce in both directions (GSO, GRO).
+//! tquic, with a loop of our own, because tquic has none. Sockets coalesce in both directions (GSO,
+//! GRO).
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

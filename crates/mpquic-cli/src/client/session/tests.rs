@@ -548,7 +548,8 @@ async fn missing_interface_is_reported_once_and_awaited() {
     assert_eq!(failure.cause(), Some(Cause::Connect));
 }
 
-/// Both addresses of a name are used: an attempt at the one that leads nowhere may take an hour here.
+/// Both addresses of a name are used: an attempt at the one that leads nowhere may take an hour
+/// here.
 #[tokio::test]
 async fn addresses_of_a_name_are_tried_beside_each_other() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);

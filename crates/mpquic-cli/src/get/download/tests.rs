@@ -234,7 +234,8 @@ async fn part_is_continued_if_the_file_is_the_same() {
 
 /// A client of a server that answers every range with 416: all files have `length` bytes.
 async fn of_past_end(length: &str) -> (Connection, AnyClient) {
-    // RFC 9204 section 4.5: the status by its name in the table, and a field that has no name there.
+    // RFC 9204 section 4.5: the status by its name in the table, and a field that has no name
+    // there.
     let range = format!("bytes */{length}");
     let mut fields = b"\0\0\x5f\x09\x03416\x27\x06content-range".to_vec();
     fields.push(range.len() as u8);
@@ -319,8 +320,8 @@ fn part(start: u64, bytes: &'static [u8], length: Option<u64>) -> Answer {
     part
 }
 
-/// The file after its first answer, which told no length, broke off behind [`BEGINNING`], and these answers followed:
-/// the bytes behind the beginning, or the failure.
+/// The file after its first answer, which told no length, broke off behind [`BEGINNING`], and these
+/// answers followed: the bytes behind the beginning, or the failure.
 async fn completed(answers: Vec<Answer>) -> Result<Vec<u8>, String> {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let connection = served.connect(1 << 20).await;
@@ -554,8 +555,8 @@ fn kept_part_and_unwritable_file_are_named() {
     }
 }
 
-/// A server may be ahead of the rate by so much as the paths need, and no more: with round trips of 20 ms it takes
-/// some until it has leave for the next bytes.
+/// A server may be ahead of the rate by so much as the paths need, and no more: with round trips of
+/// 20 ms it takes some until it has leave for the next bytes.
 #[tokio::test(start_paused = true)]
 async fn a_rate_bounds_what_is_under_way() {
     const BYTES: usize = 8 << 20;

@@ -336,8 +336,8 @@ fn waiting_names_are_bounded() {
     assert_eq!(told(waiting.extend(Vec::new(), 1)), most);
 }
 
-/// `get -r` fetches the files of every page of a list, also in subdirectories. It names a file whose name is the name
-/// of another file's part, though the pages of both files differ.
+/// `get -r` fetches the files of every page of a list, also in subdirectories. It names a file
+/// whose name is the name of another file's part, though the pages of both files differ.
 #[tokio::test]
 async fn all_pages_of_a_list_are_fetched() {
     let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -441,7 +441,8 @@ async fn lists_without_an_end_are_given_up() {
 
 #[tokio::test]
 async fn a_list_of_too_many_bytes_is_given_up() {
-    // RFC 9204 section 4.5 and appendix A: the status 200. Then a DATA frame, whose length has four bytes.
+    // RFC 9204 section 4.5 and appendix A: the status 200. Then a DATA frame, whose length has four
+    // bytes.
     let length = (u32::try_from(MAX_LIST).unwrap() + 1) | 0x8000_0000;
     let head = [&b"\x01\x03\0\0\xd9\0"[..], &length.to_be_bytes()].concat();
     let served = Served::blunt(Alpn::H3, [head, vec![b' '; MAX_LIST + 1]].concat());

@@ -72,8 +72,8 @@ impl Book {
         }
     }
 
-    /// Changes the counts. No other client changes them at the same time, and a crash leaves the old file or the new
-    /// file.
+    /// Changes the counts. No other client changes them at the same time, and a crash leaves the
+    /// old file or the new file.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Months)) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
             make_directory(directory)?;

@@ -118,8 +118,8 @@ impl Quotas {
         Some((quota.bytes?, quota.reset))
     }
 
-    /// Counts, follows the clock, and keeps the counts now and then. Returns true if the closed interfaces have
-    /// changed. `listed` are the interfaces of the machine.
+    /// Counts, follows the clock, and keeps the counts now and then. Returns true if the closed
+    /// interfaces have changed. `listed` are the interfaces of the machine.
     pub(crate) fn look(
         &mut self,
         now: Time,

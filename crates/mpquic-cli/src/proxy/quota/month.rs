@@ -1,13 +1,15 @@
 //! Months of quotas, and doubts about the clock.
 //!
-//! A month begins at 00:00 UTC on the day of the month that the quota names. Routers without a clock of their own start
-//! in 1970, or at the time of their last file, until they have asked a time server. So the rule is:
+//! A month begins at 00:00 UTC on the day of the month that the quota names. Routers without a
+//! clock of their own start in 1970, or at the time of their last file, until they have asked a
+//! time server. So the rule is:
 //!
-//! 1. The clock is believed if it says a time after the start of 2026, and after the start of the month that is being
-//!    counted.
-//! 2. A clock that is believed and has reached the end of the month begins a new month, with the count 0.
-//! 3. A clock that is not believed changes nothing, and the count goes on. After 31 days of running time without a
-//!    believed clock a new month begins, so that no quota is closed for ever.
+//! 1. The clock is believed if it says a time after the start of 2026, and after the start of the
+//!    month that is being counted.
+//! 2. A clock that is believed and has reached the end of the month begins a new month, with the
+//!    count 0.
+//! 3. A clock that is not believed changes nothing, and the count goes on. After 31 days of running
+//!    time without a believed clock a new month begins, so that no quota is closed for ever.
 
 use std::time::Duration;
 

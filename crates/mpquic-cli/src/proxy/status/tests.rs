@@ -188,7 +188,8 @@ async fn a_path_that_stands_by_is_told_as_such() {
     assert_eq!(state(), "backup");
 }
 
-/// A name from a user of the proxy adds no row and no control character; programs read the exact name.
+/// A name from a user of the proxy adds no row and no control character; programs read the exact
+/// name.
 #[test]
 fn names_of_users_stay_in_their_cell() {
     let name = "a\ntcp forged\u{1b}]0;b\u{7}\u{9b}31m\u{202e}";

@@ -1,7 +1,7 @@
 //! `--kill-switch`: a table of nftables that stops all packets past the device.
 //!
-//! The kernel keeps the table when the client ends, however the client ends. Each change replaces the whole
-//! table in one transaction, so no packet finds half a table.
+//! The kernel keeps the table when the client ends, however the client ends. Each change replaces
+//! the whole table in one transaction, so no packet finds half a table.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -34,8 +34,9 @@ pub(crate) use watch::Shown;
 
 /// The default name of the device.
 const DEFAULT_NAME: &str = "mpquic0";
-/// The MTU of Ethernet. A smaller device would have neighbours learn a smaller MTU, and programs whose packets have a fixed size
-/// would fail: WireGuard in user space sends 1480 bytes with "don't fragment" set.
+/// The MTU of Ethernet. A smaller device would have neighbours learn a smaller MTU, and programs
+/// whose packets have a fixed size would fail: WireGuard in user space sends 1480 bytes with "don't
+/// fragment" set.
 const DEFAULT_MTU: u32 = 1500;
 /// Number of the client's routing tables, plus the number of the device.
 const FIRST_TABLE: u32 = 443_000;
@@ -54,27 +55,29 @@ pub(crate) struct TunArgs {
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_NAME, value_parser = parse_name)]
     pub(crate) tun: Option<String>,
     /// Send only traffic to this network through the device, such as 203.0.113.0/24; repeat for
-    /// several. `--route none` makes the device, gives it addresses and brings it up, and changes no route, rule
-    /// or name server: you set the routes
+    /// several. `--route none` makes the device, gives it addresses and brings it up, and changes
+    /// no route, rule or name server: you set the routes
     #[arg(long, value_name = "NETWORK|none", requires = "tun", value_parser = parse_routed)]
     pub(crate) route: Vec<Routed>,
     /// Use the name server at this address, through the device; repeat for further ones
     #[arg(long, value_name = "ADDR", requires = "tun")]
     pub(crate) dns: Vec<IpAddr>,
-    /// Set the name servers of --dns in this file instead of /etc/resolv.conf: on a router, the file from which the
-    /// resolver of the LAN reads its own servers, such as /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq
+    /// Set the name servers of --dns in this file instead of /etc/resolv.conf: on a router, the
+    /// file from which the resolver of the LAN reads its own servers, such as
+    /// /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq
     #[arg(long, value_name = "PATH", requires = "dns", value_parser = parse_file)]
     pub(crate) dns_file: Option<PathBuf>,
-    /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise only routes
-    /// to private networks count beside the device's
+    /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise
+    /// only routes to private networks count beside the device's
     #[arg(long, value_name = "NETWORK", requires = "tun", value_parser = parse_network)]
     pub(crate) keep_route: Vec<IpNet>,
-    /// Stop all packets that would leave this machine past the tunnel, until `mpquic proxy down`, also after
-    /// the client's end: other interfaces, IPv6 and name lookups included. `--kill-switch=lan` lets packets to
-    /// private local networks pass. Needs the program nft
+    /// Stop all packets that would leave this machine past the tunnel, until `mpquic proxy down`,
+    /// also after the client's end: other interfaces, IPv6 and name lookups included.
+    /// `--kill-switch=lan` lets packets to private local networks pass. Needs the program nft
     #[arg(long, value_name = "SCOPE", requires = "tun", conflicts_with = "route", num_args = 0..=1, require_equals = true, default_missing_value = "strict")]
     pub(crate) kill_switch: Option<Scope>,
-    /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths travels on a stream, in order
+    /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths travels on a
+    /// stream, in order
     #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
 }
@@ -257,8 +260,8 @@ fn addresses_left_in(
 /// Undo the changes of a `mpquic proxy client --tun` that was killed
 ///
 /// A client that ends in order restores routes, rules and name servers. A killed client leaves
-/// rules that lead to an empty table, and its name servers: this command removes them. It also opens
-/// the kill switch, which stays closed after every client. Running clients are not affected.
+/// rules that lead to an empty table, and its name servers: this command removes them. It also
+/// opens the kill switch, which stays closed after every client. Running clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
     /// The device [default: all devices]

@@ -1,7 +1,7 @@
 //! [`NameServers`]: the name servers of `--dns`, also after another program has replaced them.
 //!
-//! A DHCP client writes the name servers of each new network into the resolver's file. Lookups would then go past the
-//! tunnel, or fail.
+//! A DHCP client writes the name servers of each new network into the resolver's file. Lookups
+//! would then go past the tunnel, or fail.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -20,7 +20,8 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Least time between two lines of the log.
 const LINES: Duration = Duration::from_secs(60);
 
-/// The present setting; `None` before the first and after the last. Clones are handles to the same setting.
+/// The present setting; `None` before the first and after the last. Clones are handles to the same
+/// setting.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NameServers(Arc<Mutex<Option<Resolver>>>);
 
@@ -74,7 +75,8 @@ impl NameServerWatch {
         }
     }
 
-    /// Sets the name servers of `--dns` again if the resolver's file, read for the plan `now`, has another content.
+    /// Sets the name servers of `--dns` again if the resolver's file, read for the plan `now`, has
+    /// another content.
     fn look(&mut self, now: Result<Resolver, Failure>) {
         let current = self.current.clone();
         let mut current = current.lock();

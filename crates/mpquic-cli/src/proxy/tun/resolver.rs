@@ -79,9 +79,10 @@ impl Resolver {
         }
     }
 
-    /// The next setting of the resolver, if `self` is a plan for the file's present content, and `set` the last setting.
-    /// `None` if no other program has changed the file. The end of the client never restores a content written by this
-    /// tool: another program may have saved such a content and brought the content back.
+    /// The next setting of the resolver, if `self` is a plan for the file's present content, and
+    /// `set` the last setting. `None` if no other program has changed the file. The end of the
+    /// client never restores a content written by this tool: another program may have saved such a
+    /// content and brought the content back.
     pub(super) fn after(self, set: &Self) -> Option<Self> {
         match (self, set) {
             (Self::Resolved, Self::Resolved) => None,
@@ -123,7 +124,8 @@ fn without_links(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.into())
 }
 
-/// True for a file name that resolvers use, such as `resolv.conf.auto`. No other file is ever replaced or restored.
+/// True for a file name that resolvers use, such as `resolv.conf.auto`. No other file is ever
+/// replaced or restored.
 fn is_of_resolver(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("resolv"))

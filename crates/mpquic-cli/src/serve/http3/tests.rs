@@ -165,7 +165,8 @@ async fn cancelled_requests_of_an_address_count_together() {
     let served = Served::start(Anything::new(770_000), limits, Alpn::H3);
     let mut clients = Vec::new();
     for _ in 0..3 {
-        // The window is far smaller than an answer, so no request ends before its client cancels it.
+        // The window is far smaller than an answer, so no request ends before its client cancels
+        // it.
         let mut client = connect(&served, 1000).await;
         for _ in 0..ADDRESS / 2 {
             // The server may have closed this connection already.

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// An address that only a default route leads to, and what answers DHCP in a local network could route.
+/// An address that only a default route leads to, and what answers DHCP in a local network could
+/// route.
 const ELSEWHERE: [&str; 2] = ["198.51.100.9", "2001:db8:99::9"];
 /// Bytes of a payload that no packet of QUIC has.
 const SHORT: &[u8] = b"x";
@@ -22,7 +23,8 @@ struct Leaks<'a> {
     namespace: &'a str,
 }
 
-/// Kinds of packets, as a counter is named and `nft` chooses them. Each packet counts once, for the first that fits.
+/// Kinds of packets, as a counter is named and `nft` chooses them. Each packet counts once, for the
+/// first that fits.
 const KINDS: [(&str, &str); 6] = [
     ("stranger", "udp length 9 ip daddr 10.77.0.1"),
     ("dns", "meta l4proto { tcp, udp } th dport 53"),
@@ -33,7 +35,8 @@ const KINDS: [(&str, &str); 6] = [
 ];
 
 impl<'a> Leaks<'a> {
-    /// Counts all packets except for paths to this proxy, neighbour discovery and reports of groups.
+    /// Counts all packets except for paths to this proxy, neighbour discovery and reports of
+    /// groups.
     fn count(namespace: &'a str, device: &str, proxy: &Server) -> Self {
         let port = proxy.address.port();
         let paths = format!("udp length > 9 ip daddr 10.77.0.1 udp dport {port}");
@@ -93,8 +96,8 @@ impl<'a> Leaks<'a> {
     }
 }
 
-/// Sends by TCP and UDP, to name servers and others, with addresses chosen by the system and by the program. Fails
-/// nowhere: there may be no route, and no permission.
+/// Sends by TCP and UDP, to name servers and others, with addresses chosen by the system and by the
+/// program. Fails nowhere: there may be no route, and no permission.
 fn send_everywhere(proxy: SocketAddr) {
     let near: [IpAddr; 2] = [
         "10.77.0.2".parse().unwrap(),
@@ -477,7 +480,8 @@ fn start_and_forget(network: &Network, server: &Server) {
     fs::remove_file(format!("/run/mpquic-tun/mpquic0.{number}.json")).unwrap();
 }
 
-/// With `--kill-switch=lan` private networks of interfaces are reached, also new ones, but not their name servers.
+/// With `--kill-switch=lan` private networks of interfaces are reached, also new ones, but not
+/// their name servers.
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn a_kill_switch_can_leave_the_lan_open() {

@@ -1,5 +1,6 @@
-//! `mpquic proxy client --tun`: programs that know nothing of a proxy, and what is left on the machine.
-//! Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored proxy_tun`.
+//! `mpquic proxy client --tun`: programs that know nothing of a proxy, and what is left on the
+//! machine. Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored
+//! proxy_tun`.
 
 mod hostile;
 mod lan_dns;
@@ -32,8 +33,8 @@ fn ip(words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Namespaces of a client and a server with a link between them, and of a machine that reaches others
-/// by way of the client; gone when dropped.
+/// Namespaces of a client and a server with a link between them, and of a machine that reaches
+/// others by way of the client; gone when dropped.
 struct Network {
     client: String,
     server: String,
@@ -133,8 +134,8 @@ impl Network {
         })
     }
 
-    /// A proxy, and behind it targets that say back what they hear once that has ended, and UDP's at
-    /// once; the port is the same for all of them.
+    /// A proxy, and behind it targets that say back what they hear once that has ended, and UDP's
+    /// at once; the port is the same for all of them.
     fn serve(&self) -> (Server, u16) {
         Self::within(&self.server, || {
             let listener = TcpListener::bind((TARGETS[0], 0)).unwrap();
@@ -413,8 +414,8 @@ fn a_user_routes_into_the_device_alone() {
     let (server, port) = network.serve();
     let before = network.state();
     let client = network.start(&server, &["--route", "none"]);
-    // Addresses of the device bring their own routes, and nothing else is new. The system may add a link-local
-    // address; the network's other devices have none.
+    // Addresses of the device bring their own routes, and nothing else is new. The system may add a
+    // link-local address; the network's other devices have none.
     let name = &network.client;
     let with_device = network.state();
     for line in with_device.lines().filter(|line| !before.contains(*line)) {
@@ -431,7 +432,8 @@ fn a_user_routes_into_the_device_alone() {
         );
     }
     assert!(!ip(&format!("-n {name} rule")).contains("32001"));
-    // Routes of the user lead into the device, and they are longer than the network's default route.
+    // Routes of the user lead into the device, and they are longer than the network's default
+    // route.
     for half in ["0.0.0.0/1", "128.0.0.0/1"] {
         ip(&format!("-n {name} route add {half} dev mpquic0"));
     }
@@ -475,7 +477,8 @@ fn tun_routes_neighbours_and_keeps_earlier_connections() {
     });
 }
 
-/// Packets above the MTU of the neighbour's network, which is smaller than the device's, in both directions.
+/// Packets above the MTU of the neighbour's network, which is smaller than the device's, in both
+/// directions.
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn neighbours_of_a_tun_get_packets_of_all_sizes() {
@@ -515,7 +518,8 @@ fn neighbours_of_a_tun_get_packets_of_all_sizes() {
     });
 }
 
-/// What a router diverts reaches its target by way of the proxy, and what is sent to the entrance itself does not.
+/// What a router diverts reaches its target by way of the proxy, and what is sent to the entrance
+/// itself does not.
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn diverted_connections_reach_their_targets() {

@@ -56,7 +56,8 @@ impl Trial {
         seen.unwrap()
     }
 
-    /// True if a payload of a peer to this port reaches the machine behind the router, from the peer.
+    /// True if a payload of a peer to this port reaches the machine behind the router, from the
+    /// peer.
     fn is_let_in(&self, peer: usize, port: u16) -> bool {
         let peer = &self.peers[peer];
         peer.send_to(b"answer", (PEERS[0], port)).unwrap();

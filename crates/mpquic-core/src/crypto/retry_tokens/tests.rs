@@ -70,7 +70,8 @@ fn the_draft_s_example_opens() {
     assert_eq!(&body[38..], &EXPIRES.to_be_bytes());
 }
 
-/// Body and associated data as in the draft's text, sealed by another implementation of AES-128-GCM.
+/// Body and associated data as in the draft's text, sealed by another implementation of
+/// AES-128-GCM.
 #[test]
 fn a_token_looks_as_the_draft_says() {
     let expected = concat!(

@@ -131,8 +131,8 @@ impl QuicClientConfig {
         })
     }
 
-    /// Trusts every server: encryption without authentication. For tests and measurements. `alpn` as
-    /// for [`Self::with_roots`].
+    /// Trusts every server: encryption without authentication. For tests and measurements. `alpn`
+    /// as for [`Self::with_roots`].
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl QuicClientConfig {
         })
     }
 
-    /// Trusts the server with this public key, which it shows without a certificate (RFC 7250). `alpn` as
-    /// for [`Self::with_roots`].
+    /// Trusts the server with this public key, which it shows without a certificate (RFC 7250).
+    /// `alpn` as for [`Self::with_roots`].
     ///
     /// # Errors
     ///

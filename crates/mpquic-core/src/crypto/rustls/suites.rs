@@ -78,8 +78,8 @@ fn is_post_quantum(group: &dyn SupportedKxGroup) -> bool {
 }
 
 /// The compiled-in provider with the suites of TLS 1.3, AES-128-GCM first: it is the fastest where
-/// the processor helps, and the keys of all suites are strong enough. Its key exchanges are those of
-/// [`KeyExchange::Hybrid`].
+/// the processor helps, and the keys of all suites are strong enough. Its key exchanges are those
+/// of [`KeyExchange::Hybrid`].
 pub fn provider() -> CryptoProvider {
     #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
     let mut provider = rustls::crypto::ring::default_provider();

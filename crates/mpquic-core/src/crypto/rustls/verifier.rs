@@ -124,11 +124,11 @@ impl ServerCertVerifier for PinVerifier {
     check_signatures!();
 }
 
-/// Trusts the server with one public key, which it shows without a certificate (RFC 7250). That it holds
-/// the private key is always checked.
+/// Trusts the server with one public key, which it shows without a certificate (RFC 7250). That it
+/// holds the private key is always checked.
 ///
-/// [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key) is the short
-/// way; this is for rustls configurations of one's own.
+/// [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key) is the
+/// short way; this is for rustls configurations of one's own.
 #[derive(Debug)]
 pub struct RawKeyVerifier {
     key: SubjectPublicKeyInfoDer<'static>,

@@ -6,9 +6,9 @@ use quinn_proto::{StdSystemTime, TimeSource};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// The system's clock, for rustls configurations of one's own. A time before 1970, on machines without a battery after
-/// a start, counts as the beginning of 1970: no certificate is valid then. The clock that
-/// rustls takes by default panics instead.
+/// The system's clock, for rustls configurations of one's own. A time before 1970, on machines
+/// without a battery after a start, counts as the beginning of 1970: no certificate is valid then.
+/// The clock that rustls takes by default panics instead.
 ///
 /// ```
 /// use std::sync::Arc;

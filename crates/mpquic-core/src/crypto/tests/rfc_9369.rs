@@ -1,5 +1,5 @@
-//! Packet protection against the samples of RFC 9369 appendix A; what they protect is the same as in
-//! RFC 9001.
+//! Packet protection against the samples of RFC 9369 appendix A; what they protect is the same as
+//! in RFC 9001.
 
 use rustls::quic::Version as TlsVersion;
 

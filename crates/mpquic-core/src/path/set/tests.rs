@@ -308,8 +308,8 @@ fn blocked_peers_may_name_only_allowed_and_issued_ids() {
     assert!(blocked(PathId(1000), 0).is_err());
 }
 
-/// RFC 9000 section 9.6: a client probes the preferred address, again from an address that it moves to,
-/// and path 0 moves once it has proven to work; if it does not, the path stays.
+/// RFC 9000 section 9.6: a client probes the preferred address, again from an address that it moves
+/// to, and path 0 moves once it has proven to work; if it does not, the path stays.
 #[test]
 fn a_client_moves_to_a_preferred_address_that_works() {
     let now = start();
@@ -352,8 +352,9 @@ fn a_client_moves_to_a_preferred_address_that_works() {
     }
 }
 
-/// RFC 9000 section 9.6.2: a server probes back where the client probes its preferred address, moves there
-/// when the client uses it, and then takes what still comes to the old address for no migration.
+/// RFC 9000 section 9.6.2: a server probes back where the client probes its preferred address,
+/// moves there when the client uses it, and then takes what still comes to the old address for no
+/// migration.
 #[test]
 fn a_server_follows_to_its_preferred_address() {
     let now = start();

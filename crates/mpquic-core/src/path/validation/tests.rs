@@ -248,8 +248,8 @@ proptest! {
     }
 }
 
-/// Lets validation of the last path run until a round has failed; returns when, and whether the path
-/// is given up.
+/// Lets validation of the last path run until a round has failed; returns when, and whether the
+/// path is given up.
 fn next_round(validation: &mut Validation, mut now: Instant) -> (Instant, bool) {
     let deadline = validation.round.as_ref().unwrap().deadline;
     loop {

@@ -114,8 +114,8 @@ fn packets_from_before_an_outage_give_no_sample() {
     assert!(!path.recovery.is_silent());
 }
 
-/// Of packets from before it was silent acknowledgements may come all the time, with probe timeouts between: it is silent since
-/// the first of these.
+/// Of packets from before it was silent acknowledgements may come all the time, with probe timeouts
+/// between: it is silent since the first of these.
 #[test]
 fn a_longer_path_is_measured_by_packets_sent_since_its_first_silence() {
     let mut path = TestPath::new();

@@ -36,7 +36,8 @@ fn the_buffer_is_bounded() {
     assert_eq!(stream.on_crypto(crypto(140, 10), 100), Ok(()));
 }
 
-/// RFC 9000 sections 7.5 and 21.6: whoever sends single bytes does not make us hold hundreds for each.
+/// RFC 9000 sections 7.5 and 21.6: whoever sends single bytes does not make us hold hundreds for
+/// each.
 #[test]
 fn gaps_are_bounded() {
     let mut stream = CryptoStream::default();

@@ -207,7 +207,8 @@ fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Paths with this round trip, these congestion windows in bytes, and this rate in bytes per second.
+/// Paths with this round trip, these congestion windows in bytes, and this rate in bytes per
+/// second.
 fn paths(
     rtt: Duration,
     congestion_windows: u64,

@@ -1,4 +1,5 @@
-//! ACK_FREQUENCY (draft-ietf-quic-ack-frequency-14 section 4). IMMEDIATE_ACK is nothing but its type.
+//! ACK_FREQUENCY (draft-ietf-quic-ack-frequency-14 section 4). IMMEDIATE_ACK is nothing but its
+//! type.
 
 use bytes::Bytes;
 

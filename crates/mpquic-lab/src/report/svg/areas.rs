@@ -27,7 +27,8 @@ pub(in super::super) struct Area {
     pub(in super::super) bars: Vec<(f64, f64)>,
 }
 
-/// Draws areas on top of each other, the first at the bottom. Above the areas, each area has a row with its marks.
+/// Draws areas on top of each other, the first at the bottom. Above the areas, each area has a row
+/// with its marks.
 pub(in super::super) fn areas(plot: &Plot, areas: &[Area]) -> String {
     // The upper edge of each area.
     let mut edges: Vec<Line> = Vec::new();

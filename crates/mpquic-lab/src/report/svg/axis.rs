@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// The least ratio of the largest to the smallest value of a logarithmic axis. The chart must allow a logarithmic axis.
+/// The least ratio of the largest to the smallest value of a logarithmic axis. The chart must allow
+/// a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 20.0;
 
 /// An axis of a chart, which converts values to positions.
@@ -35,8 +36,8 @@ impl Axis {
         }
     }
 
-    /// The position of the beginning and the end of the axis, the values at both positions, and whether the axis is
-    /// logarithmic (0 or 1).
+    /// The position of the beginning and the end of the axis, the values at both positions, and
+    /// whether the axis is logarithmic (0 or 1).
     pub(super) fn scale(&self) -> String {
         let (from, to, low, high) = (self.from, self.to, self.low, self.high);
         format!(

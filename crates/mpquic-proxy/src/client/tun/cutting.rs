@@ -16,9 +16,10 @@ const DONT_FRAGMENT: u8 = 0x40;
 
 /// Calls `each` with the frames of a packet, so that the packet reaches neighbours with any MTU.
 ///
-/// A large packet of IPv4 stays whole, and the kernel may cut the packet to the MTU of the neighbour's network. Routers cut no
-/// packets of IPv6, so a packet larger than `mtu` of its neighbour becomes fragments for the smallest MTU (RFC 8200 section 5).
-/// `identification` gives each packet another number.
+/// A large packet of IPv4 stays whole, and the kernel may cut the packet to the MTU of the
+/// neighbour's network. Routers cut no packets of IPv6, so a packet larger than `mtu` of its
+/// neighbour becomes fragments for the smallest MTU (RFC 8200 section 5). `identification` gives
+/// each packet another number.
 pub(super) fn cut(
     frame: &mut [u8],
     mtu: impl FnOnce(Ipv6Addr) -> usize,
@@ -44,8 +45,8 @@ pub(super) fn cut(
     each(frame);
 }
 
-/// Permits routers to cut a packet of IPv4. Until then, "don't fragment" is set, and so the identification means nothing
-/// (RFC 6864 section 4.1).
+/// Permits routers to cut a packet of IPv4. Until then, "don't fragment" is set, and so the
+/// identification means nothing (RFC 6864 section 4.1).
 fn permit(ip: &mut [u8], identification: u32) {
     let length = usize::from(ip[0] & 15) * 4;
     let Some(header) = ip.get_mut(..length).filter(|header| header.len() >= 20) else {
@@ -61,7 +62,8 @@ fn permit(ip: &mut [u8], identification: u32) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The fragments of a packet of IPv6 (RFC 8200 section 4.5); `None` for a packet with extension headers.
+/// The fragments of a packet of IPv6 (RFC 8200 section 4.5); `None` for a packet with extension
+/// headers.
 fn fragments(ip: &[u8], identification: u32) -> Option<Vec<Vec<u8>>> {
     let header = ip.first_chunk::<HEADER_V6>()?;
     let end = HEADER_V6 + usize::from(word(ip, 4)?);

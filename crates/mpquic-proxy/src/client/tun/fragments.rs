@@ -1,7 +1,8 @@
 //! [`Fragments`]: IP packets of programs, put together from their fragments.
 //!
-//! A program's packet may be larger than the MTU of the device, or of a network on its way. The kernel then sends
-//! fragments, and only the whole packet has the ports and the payload of the flow.
+//! A program's packet may be larger than the MTU of the device, or of a network on its way. The
+//! kernel then sends fragments, and only the whole packet has the ports and the payload of the
+//! flow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -13,14 +14,15 @@ use super::packet::FRAME_HEADER;
 use crate::ip::checksum::sum;
 use crate::ip::header::word;
 
-/// Longest time from the first fragment of a packet to the last: the sender is this machine or a neighbour.
+/// Longest time from the first fragment of a packet to the last: the sender is this machine or a
+/// neighbour.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes that wait; the oldest packet gives way.
 const MOST: usize = 1 << 20;
 /// Bytes of memory of a fragment besides its content.
 const OVERHEAD: usize = 64;
-/// Most fragments of a packet: enough for the largest packet over an MTU of 576 bytes, of which another router has cut each
-/// fragment in two.
+/// Most fragments of a packet: enough for the largest packet over an MTU of 576 bytes, of which
+/// another router has cut each fragment in two.
 const MOST_PIECES: usize = 256;
 /// The largest content of a packet.
 const LARGEST: usize = u16::MAX as usize;
@@ -125,7 +127,8 @@ impl Fragments {
 }
 
 impl Begun {
-    /// Adds a fragment; false if it overlaps another one (RFC 5722), or contradicts the known length.
+    /// Adds a fragment; false if it overlaps another one (RFC 5722), or contradicts the known
+    /// length.
     fn add(&mut self, piece: Piece<'_>) -> bool {
         let (start, end) = (piece.start, piece.start + piece.content.len());
         if (self.pieces.get(&start)).is_some_and(|known| known == piece.content) {
@@ -185,7 +188,8 @@ impl Begun {
     }
 }
 
-/// Parses a fragment; `None` for other packets, and for fragments of IPv6 behind other extension headers.
+/// Parses a fragment; `None` for other packets, and for fragments of IPv6 behind other extension
+/// headers.
 fn parse(ip: &[u8]) -> Option<Piece<'_>> {
     match ip.first()? >> 4 {
         4 => parse_v4(ip),
@@ -335,7 +339,8 @@ pub(super) mod tests {
             assert_eq!(wholes.len(), 1);
             assert!(payload(wholes[0].clone()) == content);
         }
-        // A host sends fragments for its MTU of 576 bytes, and a router with an MTU of 400 bytes cuts each of them.
+        // A host sends fragments for its MTU of 576 bytes, and a router with an MTU of 400 bytes
+        // cuts each of them.
         let mut table = Fragments::default();
         let frames = fragments(PAIRS[0], &content, 272, 1);
         let wholes = (frames.iter()).filter_map(|frame| whole(table.take(frame, Instant::now())));

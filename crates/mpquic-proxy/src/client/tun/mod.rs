@@ -159,8 +159,8 @@ fn next(address: IpAddr) -> IpAddr {
 impl Client {
     /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
     /// packets by CONNECT-IP. Of ICMP, only the echo requests of `ping` are carried. Packets
-    /// without a single destination are dropped. Fragments are put together, and answers larger than the
-    /// networks behind this router arrive in fragments.
+    /// without a single destination are dropped. Fragments are put together, and answers larger
+    /// than the networks behind this router arrive in fragments.
     ///
     /// The device must be up and have these addresses, at most one of each IP version. The next
     /// address after each must be in its network and unused. Packets from other source addresses
@@ -289,8 +289,8 @@ fn on_packet(shared: &Arc<Shared>, ways: &mut Ways, frame: &mut [u8]) {
     }
 }
 
-/// A packet that we wrote does not fit a network behind this router. The kernel learns of its segments; the next answers of
-/// other kinds are cut.
+/// A packet that we wrote does not fit a network behind this router. The kernel learns of its
+/// segments; the next answers of other kinds are cut.
 fn on_too_big(shared: &Shared, too_big: &TooBig<'_>) {
     let ends = &too_big.ends;
     if too_big.protocol == TCP {

@@ -13,7 +13,8 @@ use super::cutting::cut;
 use super::too_big::Narrow;
 
 thread_local! {
-    /// Takes one packet at a time. A buffer of each flow would keep memory for a packet of any size.
+    /// Takes one packet at a time. A buffer of each flow would keep memory for a packet of any
+    /// size.
     static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -52,7 +53,8 @@ impl Outlet {
         let _ = self.device.try_send(frame);
     }
 
-    /// Writes a packet that may be larger than the networks behind this router. `put` writes the frame into an empty buffer.
+    /// Writes a packet that may be larger than the networks behind this router. `put` writes the
+    /// frame into an empty buffer.
     pub(super) fn write_of_any_size(&self, put: impl FnOnce(&mut Vec<u8>)) {
         FRAME.with_borrow_mut(|frame| {
             frame.clear();

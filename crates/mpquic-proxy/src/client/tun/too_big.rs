@@ -95,7 +95,8 @@ impl<'a> TooBig<'a> {
         })
     }
 
-    /// The report as a frame for the sender of the segment as the kernel knows it, from `source` to `destination`.
+    /// The report as a frame for the sender of the segment as the kernel knows it, from `source` to
+    /// `destination`.
     pub(super) fn redirected(&self, source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
         let mut quoted = self.quoted.to_vec();
         let addresses = Addresses::new(source.ip(), destination.ip());
@@ -113,7 +114,8 @@ impl<'a> TooBig<'a> {
     }
 }
 
-/// The MTU of the ways to neighbours, if a router has reported one: for IPv6, where routers do not cut packets.
+/// The MTU of the ways to neighbours, if a router has reported one: for IPv6, where routers do not
+/// cut packets.
 #[derive(Debug, Default)]
 pub(super) struct Narrow(Mutex<BTreeMap<Ipv6Addr, (usize, Instant)>>);
 

@@ -45,8 +45,8 @@ pub enum Ns3Rule {
 /// Constants: as in the scripts of the experiments.
 ///
 /// Differences: lost data waits for the next turn like other data, and a path that fails is
-/// replaced at once. MSAB of the same code fills all paths in every turn, as [`Msab`](crate::papers::Msab)
-/// does.
+/// replaced at once. MSAB of the same code fills all paths in every turn, as
+/// [`Msab`](crate::papers::Msab) does.
 #[derive(Debug)]
 pub struct Ns3 {
     rule: Ns3Rule,

@@ -201,7 +201,8 @@ fn further_paths_are_opened_with_their_status() {
     }
 }
 
-/// The plan closes the path of a vanished interface, and opens the path again when the interface is back.
+/// The plan closes the path of a vanished interface, and opens the path again when the interface is
+/// back.
 #[test]
 fn paths_go_and_come_with_their_interfaces() {
     let mut scenario = scenario("");

@@ -37,8 +37,8 @@ impl Queue for Controlled {
     }
 }
 
-/// Controlled delay (RFC 8289): drops or marks packets after an [`INTERVAL`] in which all packets waited longer than
-/// [`TARGET`], and ever more often while such waits last.
+/// Controlled delay (RFC 8289): drops or marks packets after an [`INTERVAL`] in which all packets
+/// waited longer than [`TARGET`], and ever more often while such waits last.
 #[derive(Debug, Clone, Copy, Default)]
 struct CoDel {
     /// The time at which waits turn out too long: an interval after the first long wait.
@@ -137,8 +137,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Number of drops: for a second, packets of these sizes arrive every 10 ms, with the arrival time of long ago, and
-    /// leave until one packet is left.
+    /// Number of drops: for a second, packets of these sizes arrive every 10 ms, with the arrival
+    /// time of long ago, and leave until one packet is left.
     fn dropped(sizes: &[usize]) -> u64 {
         let start = crate::lab::epoch();
         let mut queue = Controlled::default();

@@ -11,7 +11,8 @@ use crate::link::counters::LinkCounters;
 const TARGET: f64 = 0.015;
 /// Longest RTT that the control is designed for, seconds.
 const MAX_RTT: f64 = 0.1;
-/// Time between two updates of the probability: the target, or a third of the RTT if the third is shorter.
+/// Time between two updates of the probability: the target, or a third of the RTT if the third is
+/// shorter.
 const INTERVAL: Duration = Duration::from_millis(15);
 /// Weight of the deviation from the target delay, per second.
 const ALPHA: f64 = 0.1 * 0.015 / (MAX_RTT * MAX_RTT);
@@ -25,20 +26,22 @@ const MAX_CLASSIC: f64 = 1.0 / (COUPLING * COUPLING);
 const FIRST_MARKS: f64 = 0.0008;
 /// Wait from which on the low-latency queue marks all packets, seconds.
 const ALL_MARKS: f64 = 0.0012;
-/// While both queues wait, the low-latency queue sends this many bytes for each byte of the classic queue. So the
-/// classic queue gets a tenth of the rate.
+/// While both queues wait, the low-latency queue sends this many bytes for each byte of the classic
+/// queue. So the classic queue gets a tenth of the rate.
 const LOW_PARTS: i64 = 9;
 
-/// Two lines: a line for packets whose senders react to marks in proportion (ECT(1) or CE), and a line for all other
-/// packets. The probability of drops and marks in the classic line follows the delay. Marks in the low-latency line are
-/// coupled to the same probability, so that flows of both kinds get similar rates.
+/// Two lines: a line for packets whose senders react to marks in proportion (ECT(1) or CE), and a
+/// line for all other packets. The probability of drops and marks in the classic line follows the
+/// delay. Marks in the low-latency line are coupled to the same probability, so that flows of both
+/// kinds get similar rates.
 #[derive(Default)]
 pub(super) struct Dual {
     low: Lane,
     classic: Lane,
     control: Control,
     next_update: Option<Instant>,
-    /// Bytes that the classic line may send before its next wait for the low-latency line, times [`LOW_PARTS`].
+    /// Bytes that the classic line may send before its next wait for the low-latency line, times
+    /// [`LOW_PARTS`].
     credit: i64,
 }
 
@@ -78,8 +81,8 @@ impl Dual {
         self.next_update = Some(next);
     }
 
-    /// Takes the next packet; true for a packet of the low-latency line. The low-latency line goes first, as long as
-    /// the classic line gets its share.
+    /// Takes the next packet; true for a packet of the low-latency line. The low-latency line goes
+    /// first, as long as the classic line gets its share.
     fn take(&mut self) -> Option<(Queued, bool)> {
         let both = !self.low.line.is_empty() && !self.classic.line.is_empty();
         if !both {
@@ -117,8 +120,8 @@ impl Dual {
             }
             return true;
         }
-        // Marks are not enough: the low-latency line drops packets as the classic line does, and marks all other
-        // packets.
+        // Marks are not enough: the low-latency line drops packets as the classic line does, and
+        // marks all other packets.
         if self.low.recurs(self.control.classic()) {
             return false;
         }
@@ -190,8 +193,8 @@ impl Control {
         self.delay = delay;
     }
 
-    /// The share of drops (or marks) in the classic line: the square of the base probability, because the rates of
-    /// classic flows follow the square root of the share.
+    /// The share of drops (or marks) in the classic line: the square of the base probability,
+    /// because the rates of classic flows follow the square root of the share.
     fn classic(&self) -> f64 {
         self.base * self.base
     }
@@ -311,8 +314,8 @@ mod tests {
     fn probability_decides_on_drops_and_marks() {
         let start = crate::lab::epoch();
         let now = start + Duration::from_millis(1);
-        // Returns whether the line sends a packet, and its number of marks; `behind` tells whether another packet waits
-        // behind.
+        // Returns whether the line sends a packet, and its number of marks; `behind` tells whether
+        // another packet waits behind.
         let low = |base, sum, behind| {
             let mut dual = Dual::default();
             let counters = &mut LinkCounters::new(start);
@@ -326,15 +329,16 @@ mod tests {
             let sent = dual.admits_low(now, &mut queued, counters);
             (sent, counters.ce_marked)
         };
-        // After a wait of 1 ms, the line marks half of the packets; a packet alone in its line stays unmarked.
+        // After a wait of 1 ms, the line marks half of the packets; a packet alone in its line
+        // stays unmarked.
         assert_eq!(low(0.0, 0.51, true), (true, 1));
         assert_eq!(low(0.0, 0.49, true), (true, 0));
         assert_eq!(low(0.0, 0.51, false), (true, 0));
         // The coupled probability is twice the base probability, if the product is larger.
         assert_eq!(low(0.4, 0.21, false), (true, 1));
         assert_eq!(low(0.4, 0.19, false), (true, 0));
-        // From a base probability of one half on, marks are not enough: the line drops a quarter of the packets, and
-        // marks all other packets.
+        // From a base probability of one half on, marks are not enough: the line drops a quarter of
+        // the packets, and marks all other packets.
         assert_eq!(low(0.5, 0.76, false), (false, 0));
         assert_eq!(low(0.5, 0.74, false), (true, 1));
         let classic = |base, sum, ecn| {

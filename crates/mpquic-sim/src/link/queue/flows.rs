@@ -20,8 +20,8 @@ struct Flow {
     credit: i64,
 }
 
-/// Fair queueing with controlled delay (RFC 8290). Each flow has a line of its own, instead of 1024 lines that flows
-/// share by chance. All cross traffic is a single flow.
+/// Fair queueing with controlled delay (RFC 8290). Each flow has a line of its own, instead of 1024
+/// lines that flows share by chance. All cross traffic is a single flow.
 #[derive(Default)]
 pub(super) struct Flows {
     flows: BTreeMap<FlowKey, Flow>,
@@ -79,7 +79,8 @@ impl Queue for Flows {
             }
             list.pop_front();
             if is_new && !self.old.is_empty() {
-                // An empty new flow waits for all other flows once, so that the flow cannot be new again and again.
+                // An empty new flow waits for all other flows once, so that the flow cannot be new
+                // again and again.
                 self.old.push_back(key);
             } else {
                 self.flows.remove(&key);
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn each_flow_has_a_turn_of_1514_bytes() {
-        // Small packets of the first flow leave until its credit is used up, then packets of the other flow.
+        // Small packets of the first flow leave until its credit is used up, then packets of the
+        // other flow.
         let small = [(1, 757), (1, 757), (1, 757), (1, 757), (2, 1514), (2, 1514)];
         assert_eq!(order(&small), [1, 1, 2, 1, 1, 2]);
         // A byte of credit is enough for a packet; the excess counts in the next turn.
@@ -167,7 +169,8 @@ mod tests {
         };
         assert_eq!(next(&mut flows, &mut counters), Some(1));
         assert_eq!(next(&mut flows, &mut counters), Some(2));
-        // The second flow has no packets now. The flow is not new when its next packet comes at once.
+        // The second flow has no packets now. The flow is not new when its next packet comes at
+        // once.
         assert_eq!((flows.packets(), flows.bytes()), (1, 1514));
         assert_eq!(next(&mut flows, &mut counters), Some(1));
         flows.push(packet(2, 100), &mut counters);
@@ -181,7 +184,8 @@ mod tests {
     fn room_is_made_in_the_flow_with_most_bytes() {
         let (mut flows, mut counters) = queue(&[(1, 1000), (2, 300), (2, 300), (2, 300), (1, 200)]);
         assert_eq!((flows.packets(), flows.bytes()), (5, 2100));
-        // 1200 bytes against 900: the oldest packet of the first flow goes, then packets of the second.
+        // 1200 bytes against 900: the oldest packet of the first flow goes, then packets of the
+        // second.
         assert!(flows.make_room());
         assert_eq!((flows.packets(), flows.bytes()), (4, 1100));
         assert!(flows.make_room() && flows.make_room());

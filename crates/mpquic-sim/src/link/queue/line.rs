@@ -60,8 +60,8 @@ pub(in crate::link) trait Queue: Send + Sync {
     /// Removes the next packet for the link, after packets that the discipline drops now.
     fn pop(&mut self, now: Instant, counters: &mut LinkCounters) -> Option<Queued>;
 
-    /// Drops a waiting packet to make room for an arriving packet beyond the limit. False if the queue drops the
-    /// arriving packet instead.
+    /// Drops a waiting packet to make room for an arriving packet beyond the limit. False if the
+    /// queue drops the arriving packet instead.
     fn make_room(&mut self) -> bool {
         false
     }

@@ -24,11 +24,12 @@ const SHORT: u64 = 2 * 1024;
 const MARKS_BELOW: f64 = 0.1;
 /// The sum of probabilities after the last drop below which no packet is dropped (section 5.4).
 const NO_DROP_BELOW: f64 = 0.85;
-/// The sum of probabilities after the last drop from which on a packet is always dropped (section 5.4).
+/// The sum of probabilities after the last drop from which on a packet is always dropped (section
+/// 5.4).
 const DROP_ABOVE: f64 = 8.5;
 
-/// A line that drops (or marks) arriving packets with a probability that follows the line's delay. The delay is the
-/// wait of the last packet that left (section 5.2).
+/// A line that drops (or marks) arriving packets with a probability that follows the line's delay.
+/// The delay is the wait of the last packet that left (section 5.2).
 pub(super) struct Pie {
     line: Line,
     control: Control,

@@ -40,7 +40,8 @@ impl LinkPair {
         if only_up.is_empty() && !only_down.is_empty() {
             let _ = write!(words, " (to the client alone: {})", join(&only_down));
         } else if !only_up.is_empty() {
-            // The differing parts are enough if the parts of both directions have the same subjects.
+            // The differing parts are enough if the parts of both directions have the same
+            // subjects.
             let things = |parts: &[Part]| parts.iter().map(|(thing, _)| *thing).collect::<Vec<_>>();
             let alike = things(&only_up) == things(&only_down);
             let other = if alike { only_up } else { up };

@@ -55,7 +55,8 @@ fn assert_ranges(ranges: &[Range<'_>]) {
             .next();
         let key = key.unwrap();
         let expected = format!("is not possible; expected a number from {least} to {most}{unit}");
-        // Slightly less than the smallest value, even for values far below 1, and slightly more than the largest.
+        // Slightly less than the smallest value, even for values far below 1, and slightly more
+        // than the largest.
         for value in [least - 1e-3 * least.abs().max(1e-3), most * (1.0 + 1e-6)] {
             let message = read(value).unwrap_err();
             assert!(message.contains(&expected), "{field} {value}: {message}");
