@@ -380,3 +380,34 @@ def names_that_hang(place):
         expect(threads < 200, f"{threads} threads")
         near.stop()
         far.stop()
+
+
+@case()
+def a_proxy_server_that_is_killed_under_load(place):
+    """Flows end although the server's system limits its ICMP messages, of which the packets of a download take most."""
+    with Links() as links:
+        for number in (0, 1):
+            for namespace in (CLIENT, SERVER):
+                links.run(namespace, "tc", "qdisc", "add", "dev", f"eth{number}", "root", "tbf", "rate", "40mbit", "burst", "16kb", "latency", "50ms")
+        far, near = proxy(place, "--socks", "127.0.0.1:1085", listen=f"{SERVER_V4}:4460", server=("--allow", "10.77.0.0/16"), namespaces=(SERVER, CLIENT))
+        with entered(SERVER):
+            port = tcp_server(pour, SERVER_V4)
+        with entered(CLIENT), socks(("127.0.0.1", 1085), 1, socks_target(SERVER_V4, port), 20) as (flow, _):
+            began = time.monotonic()
+            while time.monotonic() < began + 1:
+                flow.recv(1 << 16)
+            far.process.kill()
+            began = time.monotonic()
+            with contextlib.suppress(ConnectionResetError):
+                while flow.recv(1 << 16):
+                    pass
+            took = time.monotonic() - began
+        expect(took < 15, f"the flow ended after {took:.1f} s: {near.said()[-300:]}")
+        near.stop()
+
+
+def pour(connection):
+    """Sends zeros until the other side has gone."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection.sendall(bytes(1 << 16))

@@ -291,3 +291,22 @@ def bridges_to_containers(place):
         quick(place, f"{URL}/a.txt", 1.5)
         code, _, text = place.get("--json", "-o", "/dev/null", f"{URL}/a.txt", namespace=CLIENT)
         expect(code == 0 and not re.search(r'"172\.', text), f"a path begins at a bridge: {text[-500:]}")
+
+
+@case()
+def a_server_that_is_killed_under_load(place):
+    """The server's system limits its ICMP messages, and the packets of a download ask for most of them at first."""
+    with Links() as links:
+        for number in (0, 1):
+            for namespace in (CLIENT, SERVER):
+                links.run(namespace, "tc", "qdisc", "add", "dev", f"eth{number}", "root", "tbf", "rate", "40mbit", "burst", "16kb", "latency", "50ms")
+        write(place / "s/f", bytes(60 << 20))
+        for options, most in ((["--retry-time", "3"], 20), (["--retry-time", "3", "--local", "eth0"], 20)):
+            server = place.serve(place / "s", namespace=SERVER, listen=f"{SERVER_V4}:4433")
+            getting = place.begin_get("-o", place / "out", *options, f"{URL}/f", namespace=CLIENT)
+            time.sleep(1)
+            server.process.kill()
+            began = time.monotonic()
+            code = getting.wait(40)
+            took, text = time.monotonic() - began, getting.said()
+            expect(code in (5, 8) and "nobody listens" in text and took < most, f"{options}: exit {code} after {took:.1f} s: {text[-300:]}")

@@ -11,21 +11,28 @@ use tokio::net::UdpSocket;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Longest wait for the answer to a probe.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Number of probes.
-const TRIES: u32 = 3;
+/// Number of probes after this short silence. Each further pause is twice as long as the pause before, up to
+/// [`LONGEST_PAUSE`].
+const QUICK_TRIES: u32 = 3;
+/// Longest pause between probes. Linux sends about one ICMP message a second to a client, and the packets of the dead
+/// connection ask for most of them at first.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Becomes ready when the server's system reports by ICMP that no program listens on the port, and
 /// stays pending otherwise. Sends probes after some silence; QUIC servers ignore a datagram this
 /// short. On Linux, a client learns of a closed port without a probe while it connects. On other
 /// systems, and for a server that answered before, only a probe detects the closed port.
 pub(crate) async fn until_closed(server: SocketAddr) {
-    for _ in 0..TRIES {
-        tokio::time::sleep(PATIENCE).await;
+    let mut pause = PATIENCE;
+    for number in 1.. {
+        tokio::time::sleep(pause).await;
         if is_closed(server).await {
             return;
         }
+        if number >= QUICK_TRIES {
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
     }
-    pending().await
 }
 
 /// Like [`until_closed`] for the peer of a connection, if its address is known.
@@ -100,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_asked_for_a_few_times() {
+    async fn a_silent_server_is_asked_now_and_then() {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let waited = timeout(Duration::from_secs(60), until_closed(address)).await;
@@ -111,7 +118,10 @@ mod tests {
             assert_eq!(buffer[..length], [0]);
             asked += 1;
         }
-        assert_eq!(asked, TRIES);
+        assert_eq!(
+            asked, 18,
+            "three, two with longer pauses, and one each four seconds"
+        );
         let waited = timeout(Duration::from_secs(60), until_gone(None)).await;
         assert!(waited.is_err(), "nobody knows whom to ask");
         drop(socket);
@@ -124,6 +134,18 @@ mod tests {
             let took = began.elapsed();
             assert!((PATIENCE..2 * PATIENCE).contains(&took), "{took:?}");
         }
+    }
+
+    /// For many seconds no answer arrives, as from a system that limits its ICMP messages.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_is_heard() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let mut closed = std::pin::pin!(until_closed(address));
+        let soon = Duration::from_secs(20);
+        assert!(timeout(soon, &mut closed).await.is_err());
+        drop(socket);
+        timeout(LONGEST_PAUSE + ANSWER, closed).await.unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mpquic_proxy::Client;
-use mpquic_tokio::{Connection, VarInt};
+use mpquic_tokio::{Connection, ConnectionError, VarInt};
 
 use crate::client::retry::Retry;
 use crate::client::session::{Session, Sessions};
@@ -232,6 +232,10 @@ async fn until_past(
         client.connected().await;
         client.left().await;
     };
+    let closed = || {
+        connection.close(NO_ERROR, b"nobody listens");
+        Past::Lost("no program listens on the proxy's port any more".to_owned())
+    };
     tokio::select! {
         biased;
         reason = carrying => Past::Lost(reason),
@@ -239,23 +243,24 @@ async fn until_past(
             Some(reason) => Past::Lost(reason.to_string()),
             None => Past::Leaving,
         },
-        () = until_closed(connection) => {
-            connection.close(NO_ERROR, b"nobody listens");
-            Past::Lost("no program listens on the proxy's port any more".to_owned())
-        }
-        session = replacement(args, sessions, connection) => Past::Replaced(Box::new(session)),
+        () = until_closed(connection) => closed(),
+        session = replacement(args, sessions, connection) => match session {
+            Some(session) => Past::Replaced(Box::new(session)),
+            None => closed(),
+        },
         never = look_up_now_and_then(sessions, args) => match never {},
     }
 }
 
 /// A new connection to the proxy, once the proxy answers on it and not on the old one: it has
 /// forgotten the old one, or moved. While nothing reaches the proxy, the old connection and its
-/// flows stay.
+/// flows stay. `None` once the system of the proxy answers that no program listens on the port: systems limit such
+/// answers, and the packets of the old connection ask for most of them.
 async fn replacement(
     args: &ProxyClient,
     sessions: &Sessions<'_>,
     connection: &Connection,
-) -> Session {
+) -> Option<Session> {
     loop {
         until_silent(connection, PATIENCE).await;
         tracing::info!("the proxy is silent; trying whether it answers on another connection");
@@ -266,20 +271,29 @@ async fn replacement(
                 if tokio::time::timeout(PROOF, until_heard(connection)).await.is_err() {
                     return session;
                 }
-                session.close().await;
+                if let Some(session) = session {
+                    session.close().await;
+                }
             }
         }
     }
 }
 
-/// A second connection to the proxy, tried until there is one.
-async fn attempt(args: &ProxyClient, sessions: &Sessions<'_>) -> Session {
+/// True if the proxy's system has answered that no program listens on the port.
+fn nobody_listens(failure: &Failure) -> bool {
+    let told = ConnectionError::PortUnreachable.to_string();
+    failure.message().contains(&told)
+}
+
+/// A second connection to the proxy, tried until there is one. `None` if no program listens on the port.
+async fn attempt(args: &ProxyClient, sessions: &Sessions<'_>) -> Option<Session> {
     let began = clock::now();
     let (mut retry, mut waiting) = (Retry::new(FOR_EVER, began), Waiting::default());
     loop {
         look_up_again(sessions, args).await;
         match sessions.another(&args.url).await {
-            Ok(session) => return session,
+            Ok(session) => return Some(session),
+            Err(failure) if nobody_listens(&failure) => return None,
             Err(failure) => waiting.tell(&failure),
         }
         pause(&mut retry, began).await;
