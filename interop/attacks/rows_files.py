@@ -88,7 +88,7 @@ def unfinished(place, row):
     arguments = [folder, "--allow-put", "--dot-files"]
     server = place.serve(*arguments)
     for field in ([], ["--field", "upload-complete=?1", "--field", f"content-length={8 << 20}"]):
-        part = place.attacker("ask.py", server.at, "PUT", "/big", "--part", 300_000, *field)
+        part = place.attacker("ask.py", server.at, "PUT", "/big", "--part", 1_500_000, *field)
     time.sleep(1)
     names = [name for name in os.listdir(folder) if name.startswith(".mpquic-put-")]
     row.check(len(names) >= 2, f"{len(names)} temporary files", "")

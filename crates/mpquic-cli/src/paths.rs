@@ -31,6 +31,8 @@ const LOOKS: usize = 3;
 const NOISE: usize = 2000;
 /// Why no path starts from an interface of this option.
 const EXCLUDED: &str = "--exclude";
+/// The largest datagram before the search for larger ones has any result (RFC 9000 section 14.1).
+const SMALLEST: u16 = 1200;
 /// The least time between two observations.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -337,11 +339,12 @@ async fn try_from(
     Ok(reached)
 }
 
-/// True if the result is final after these largest datagrams: the largest datagram no longer grows,
-/// and ECN is known.
+/// True if the result is final after these largest datagrams: the largest datagram has grown and no
+/// longer grows, and ECN is known.
 fn is_settled(before: &[u16], mtu: u16, ecn: EcnValidation) -> bool {
     let is_told = !matches!(ecn, EcnValidation::Testing | EcnValidation::Unknown);
-    before.len() >= LOOKS && is_told && before.last() == Some(&mtu)
+    let has_grown = mtu > SMALLEST;
+    before.len() >= LOOKS && is_told && has_grown && before.last() == Some(&mtu)
 }
 
 fn millis(time: Duration) -> f64 {

@@ -18,6 +18,8 @@ fn a_path_is_watched_until_nothing_changes() {
     assert!(!is(&[1400, 1400], EcnValidation::Capable), "too soon");
     assert!(!is(&[1400, 1400, 1300], EcnValidation::Capable), "it grows");
     assert!(!is(&[], EcnValidation::Capable));
+    let smallest = is_settled(&[1200; 4], 1200, EcnValidation::Capable);
+    assert!(!smallest, "the search for larger datagrams goes on");
     for untold in [EcnValidation::Testing, EcnValidation::Unknown] {
         assert!(!is(&[1400, 1400, 1400], untold));
     }
