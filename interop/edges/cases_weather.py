@@ -281,6 +281,30 @@ def links_that_are_all_down(place):
         expect(first > 40 and backup < 20, f"with a backup: {first} and {backup} datagrams within a second")
 
 
+@case()
+def links_without_carrier_at_the_start(place):
+    """The other ends are down: addresses and routes stay, and lead nowhere. Afterwards each link carries alone."""
+    with served(place, f"{SERVER_V4}:4433") as links:
+        write(place / "s/f", bytes(30 << 20))
+        for number in (0, 1):
+            links.run(SERVER, "ip", "link", "set", f"eth{number}", "down")
+        getting = place.begin_get("-q", "-o", "/dev/null", "--rate", "10M", f"{URL}/f", namespace=CLIENT)
+        expect(getting.wait(3) is None, f"it has ended: {getting.said()[-300:]}")
+        for number in (0, 1):
+            links.run(SERVER, "ip", "link", "set", f"eth{number}", "up")
+        time.sleep(3)
+        for number in (1, 0):
+            links.run(SERVER, "ip", "link", "set", f"eth{number}", "down")
+            time.sleep(0.5)
+            before = datagrams(CLIENT, f"eth{1 - number}")
+            time.sleep(1)
+            count = datagrams(CLIENT, f"eth{1 - number}") - before
+            links.run(SERVER, "ip", "link", "set", f"eth{number}", "up")
+            time.sleep(2)
+            expect(count > 40, f"{count} datagrams in a second without link {number}")
+        getting.end()
+
+
 @case("bridges")
 def bridges_to_containers(place):
     with served(place, f"{SERVER_V4}:4433") as links:

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use mpquic_tokio::Endpoint;
 use mpquic_tokio::path_managers::fits_interface;
+use mpquic_tokio::{Endpoint, InterfaceAddress, LeftOutReason};
 
 use crate::client::knock;
 
@@ -29,6 +29,29 @@ pub(super) fn usable(excluded: &[String]) -> Usable {
     } else {
         Usable::Some
     }
+}
+
+/// True if the system has a way to one of the servers from an address of no interface, or by a tunnel. The routes of a
+/// link without carrier stay, but lead nowhere now.
+pub(super) fn has_other_way(servers: &[SocketAddr]) -> bool {
+    let all = mpquic_tokio::interface_addresses().unwrap_or_default();
+    is_other_way(
+        &all,
+        servers
+            .iter()
+            .filter_map(|server| knock::source_to(*server)),
+    )
+}
+
+fn is_other_way(all: &[InterfaceAddress], mut sources: impl Iterator<Item = IpAddr>) -> bool {
+    let is_down = |source: &IpAddr| {
+        let its = all.iter().filter(|one| one.ip == *source);
+        its.clone().count() > 0
+            && its
+                .clone()
+                .all(|one| one.left_out == Some(LeftOutReason::Down))
+    };
+    sources.any(|source| !is_down(&source))
 }
 
 /// A message if the system knows no way to any of a server's addresses from where this endpoint
@@ -58,5 +81,27 @@ pub(super) fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
         Some(Ipv6Addr::UNSPECIFIED.into())
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link without carrier keeps its address and its route.
+    #[test]
+    fn a_link_that_is_down_is_no_other_way() {
+        let all = mpquic_tokio::interface_addresses().unwrap();
+        let loopback = all.iter().find(|one| one.ip.is_loopback()).unwrap();
+        let mut down = loopback.clone();
+        down.left_out = Some(LeftOutReason::Down);
+        let way = |all: &[InterfaceAddress], source: &str| {
+            is_other_way(all, std::iter::once(source.parse().unwrap()))
+        };
+        let source = loopback.ip.to_string();
+        assert!(!way(&[down.clone()], &source));
+        assert!(way(&[down.clone()], "192.0.2.1"), "of no interface");
+        assert!(way(&[down, loopback.clone()], &source), "of two interfaces");
+        assert!(!is_other_way(&all, std::iter::empty()), "no route");
     }
 }

@@ -67,10 +67,11 @@ pub(crate) fn has_route(locals: &[IpAddr], server: SocketAddr) -> bool {
     })
 }
 
-/// True if the system knows a route to one of the servers, from whichever address.
-pub(crate) fn has_way(servers: &[SocketAddr]) -> bool {
-    let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    servers.iter().any(|server| has_route(&any, *server))
+/// The address from which the system would send to a server; `None` without a route. Sends no packet.
+pub(crate) fn source_to(server: SocketAddr) -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind((unspecified(server), 0)).ok()?;
+    socket.connect(server).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 async fn is_closed(server: SocketAddr) -> bool {

@@ -20,7 +20,7 @@ use mpquic_tokio::{
 use tokio::sync::{Mutex, TryLockError};
 
 use crate::client::backup;
-use crate::client::interfaces::{Usable, no_route, unspecified, usable};
+use crate::client::interfaces::{Usable, has_other_way, no_route, unspecified, usable};
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::live::Live;
@@ -644,7 +644,7 @@ impl<'a> Sessions<'a> {
                 Usable::None
                     if args.exclude.is_empty()
                         && self.way_out().is_none()
-                        && knock::has_way(servers) => {}
+                        && has_other_way(servers) => {}
                 // The interfaces are down now: a laptop that wakes, a train in a tunnel.
                 Usable::None => return all.build().map_err(|error| unusable(&error)),
             }
