@@ -63,8 +63,8 @@ impl Drop for Client {
     }
 }
 
-/// Says back all that it hears, once that has ended.
-fn target() -> SocketAddr {
+/// A TCP server that reads a connection to its end, and answers with the same bytes.
+pub(crate) fn target() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -2,28 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
+use crate::proxy::target;
 use crate::{Server, assert_exit, mpquic, run, stderr, wait_until};
 
 const SERVER: [&str; 4] = ["proxy", "server", "--listen", "127.0.0.1:0"];
-
-/// Says back all that it hears, once that has ended.
-fn target() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut heard = Vec::new();
-            if stream.read_to_end(&mut heard).is_ok() {
-                let _ = stream.write_all(&heard);
-            }
-        }
-    });
-    address
-}
 
 /// A client without entrances, killed when dropped.
 struct Client(Child);
