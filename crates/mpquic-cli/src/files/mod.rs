@@ -6,6 +6,7 @@ pub(crate) mod directory_page;
 pub(crate) mod file_state;
 pub(crate) mod list_pages;
 pub(crate) mod list_query;
+mod newer;
 mod recent_names;
 pub(crate) mod resuming;
 pub(crate) mod selection;
@@ -22,6 +23,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
@@ -122,6 +124,8 @@ pub(crate) struct Sent {
     pub(crate) taker: Option<Taker>,
     /// The announced length of the whole file, bytes.
     pub(crate) length: Option<u64>,
+    /// Beginning of the first request of a repeated upload.
+    pub(crate) begun: Option<SystemTime>,
 }
 
 /// The source of the content for requests.
@@ -375,6 +379,7 @@ impl Directory {
             uploads: taking.uploads.clone(),
             taker: sent.taker,
             announced: sent.length,
+            begun: sent.begun,
         })
     }
 }

@@ -2,11 +2,14 @@
 //! an interim answer. Later, the client asks the server for the number of received bytes, and sends
 //! the rest.
 
+use std::time::{Duration, SystemTime};
+
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, LOCATION};
 use http::{HeaderValue, Response, StatusCode, Uri, response};
 
 use crate::files::unfinished::Token;
 use crate::files::uploads::KEPT;
+use crate::text::times;
 
 /// The media type of the rest of a file.
 pub(crate) const PARTIAL: &str = "application/partial-upload";
@@ -22,6 +25,9 @@ const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
 pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
 const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
 const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+
+/// Time since the first request of an upload, in seconds with up to nine digits after the point.
+const UPLOAD_AGE: HeaderName = HeaderName::from_static("upload-age");
 
 /// The request carries the whole file, or all of the rest.
 const COMPLETE: HeaderValue = HeaderValue::from_static("?1");
@@ -98,6 +104,21 @@ pub(crate) fn go_on(fields: &mut HeaderMap, offset: u64) {
     );
 }
 
+/// Says that an earlier request for the same upload began this long ago. `mpquic serve` then
+/// replaces no newer file: the earlier request may have stored the file, and its answer may be lost.
+pub(crate) fn repeat(fields: &mut HeaderMap, age: Duration) {
+    let age = SystemTime::UNIX_EPOCH.checked_add(age).map(times::seconds);
+    if let Some(Ok(age)) = age.map(TryInto::try_into) {
+        fields.insert(UPLOAD_AGE, age);
+    }
+}
+
+/// Time since the first request of a repeated upload. Invalid values are ignored.
+pub(crate) fn age_of(fields: &HeaderMap) -> Option<Duration> {
+    let since = times::of_seconds(fields.get(UPLOAD_AGE)?.to_str().ok()?)?;
+    since.duration_since(SystemTime::UNIX_EPOCH).ok()
+}
+
 /// The URL of the upload in an interim answer, if the URL is on the same server.
 pub(crate) fn offered(url: &Uri, offer: &Response<()>) -> Option<Uri> {
     if offer.status().as_u16() != SUPPORTED {
@@ -147,6 +168,20 @@ mod tests {
             (104, ""),
         ] {
             assert_eq!(at(status, location), None, "{location}");
+        }
+    }
+
+    #[test]
+    fn the_age_of_an_upload_is_a_time_in_seconds() {
+        let mut fields = HeaderMap::new();
+        assert_eq!(age_of(&fields), None);
+        let age = Duration::from_millis(61_234);
+        repeat(&mut fields, age);
+        assert_eq!(fields[UPLOAD_AGE], "61.234000000");
+        assert_eq!(age_of(&fields), Some(age));
+        for text in ["", "-1", "x", "1e3"] {
+            fields.insert(UPLOAD_AGE, text.parse().unwrap());
+            assert_eq!(age_of(&fields), None, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
@@ -48,6 +48,10 @@ pub(crate) enum UploadError {
     Full,
     #[error("another version is there")]
     OtherVersion,
+    #[error("another version was stored since this upload began")]
+    Newer,
+    #[error("this upload was stored already")]
+    Stored,
     #[error("the server cannot read the file that has that name")]
     Unreadable,
     #[error(transparent)]
@@ -67,6 +71,8 @@ pub(crate) struct Place {
     pub(crate) taker: Option<Taker>,
     /// The announced length of the whole file, bytes.
     pub(crate) announced: Option<u64>,
+    /// Beginning of the first request of a repeated upload. The file replaces no newer one.
+    pub(crate) begun: Option<SystemTime>,
 }
 
 /// An upload in progress. Dropping this before [`Upload::finish`] removes the file, unless its
@@ -89,6 +95,7 @@ impl Upload {
     /// before it is complete.
     pub(crate) fn create(place: Place, token: Option<Token>) -> Result<Self, UploadError> {
         place.look()?;
+        place.look_for_newer()?;
         if !place.uploads.take_room(place.taker.as_ref(), NAME) {
             return Err(UploadError::Full);
         }
@@ -162,6 +169,7 @@ impl Upload {
         }
         let noted = upload_note::read(&place.directory, token);
         place.announced = noted.and_then(|noted| noted.announced);
+        place.look_for_newer()?;
         // After the death of a server, only the length in the note is safely on the disk.
         let on_disk = noted.map(|noted| noted.length);
         let length = place.uploads.length_of(token).or(on_disk);
@@ -245,7 +253,8 @@ impl Upload {
         self.place.attributes.give_to(&self.file);
         let uploads = self.place.uploads.clone();
         let turn = uploads.turn(self.place.path.clone());
-        let renamed = look().and_then(|()| self.rename(wants_new));
+        let looked = look().and_then(|()| self.place.look_for_newer());
+        let renamed = looked.and_then(|()| self.rename(wants_new));
         drop(turn);
         let replaced = renamed.inspect_err(|error| {
             if !matches!(error, UploadError::Io(_)) {
@@ -333,6 +342,7 @@ impl Place {
             uploads: Uploads::new(directory.to_owned(), u64::MAX),
             taker: None,
             announced: None,
+            begun: None,
         })
     }
 

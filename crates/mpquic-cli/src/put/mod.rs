@@ -4,6 +4,7 @@ pub(crate) mod input;
 pub(crate) mod remembered;
 pub(crate) mod sending;
 pub(crate) mod sources;
+mod tries;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ use crate::client::http3;
 use crate::client::knock;
 use crate::client::protocol::{Ask, Body as _, Client as _, RequestError};
 use crate::client::requests::AnyClient;
-use crate::client::retry::{Reached, Retry};
+use crate::client::retry::Reached;
 use crate::client::secrets::Secrets;
 use crate::client::session::{Connected, Sessions};
 use crate::files::attributes::{ATTRIBUTES, Attributes};
@@ -33,6 +33,7 @@ use crate::process::screen;
 use crate::put::input::Input;
 use crate::put::remembered::{Begun, Remembered, Unfinished};
 use crate::put::sources::{Directory, Item, cannot_read};
+use crate::put::tries::Tries;
 use crate::rate::pace::Pace;
 use crate::report::progress::REFRESH;
 use crate::report::{self, Counters, Report, links};
@@ -85,29 +86,6 @@ pub(crate) enum Made {
     Old,
     /// It exists, and the server lets the client change neither its time nor its permissions.
     Fixed,
-}
-
-/// The tries of one file.
-struct Tries {
-    retry: Retry,
-    /// The furthest byte that was sent.
-    reached: Reached,
-    /// The number of the last connection; 0 before the first connection.
-    connection: u64,
-    /// The upload that the server lets resume.
-    begun: Option<Begun>,
-}
-
-impl Tries {
-    fn new(limit: Duration) -> Self {
-        let now = clock::now();
-        Self {
-            retry: Retry::new(limit, now),
-            reached: Reached::new(0, now),
-            connection: 0,
-            begun: None,
-        }
-    }
 }
 
 impl Sending<'_> {
@@ -441,7 +419,11 @@ impl Sending<'_> {
             let send = async {
                 let begun = tries.begun.as_ref();
                 let resumed = self.resumed(&client, (flow, begun), body).await?;
-                let ask = flow.begin(resumed, body).await?;
+                let mut ask = flow.begin(resumed, body).await?;
+                if let Some(age) = tries.first_request.age() {
+                    let trip = connection.rtt().unwrap_or_default();
+                    resuming::repeat(&mut ask.fields, age + trip);
+                }
                 let left = body.length.map(|length| length - body.start);
                 let mut request = client.put(&ask, left).await?;
                 flow.send(&mut request, body).await
@@ -465,7 +447,7 @@ impl Sending<'_> {
         }
         match result {
             // Somebody else writes there, or nobody may: send from the first byte.
-            Err(failed) if body.start > 0 && !failed.is_temporary && failed.is_refused => {
+            Err(failed) if body.start > 0 && !failed.is_temporary && failed.may_start_again() => {
                 tries.begun = None;
                 Err(Unsent {
                     is_temporary: true,
@@ -551,6 +533,13 @@ struct Unsent {
     status: Option<StatusCode>,
 }
 
+impl Unsent {
+    /// The server may take the whole file after it has refused the rest. A newer version stays.
+    fn may_start_again(&self) -> bool {
+        self.is_refused && self.status != Some(StatusCode::PRECONDITION_FAILED)
+    }
+}
+
 impl From<RequestError> for Unsent {
     fn from(error: RequestError) -> Self {
         Self {
@@ -598,6 +587,9 @@ fn hint(status: StatusCode, url: &Uri) -> Option<String> {
         StatusCode::CONFLICT => {
             "has no directory for this name, or something of another kind with it; `mpquic put -r` makes the directories that it \
              sends, and not those of its URL"
+        }
+        StatusCode::PRECONDITION_FAILED => {
+            "replaces no version that came after the first try of an upload; the same command sends the file anew"
         }
         StatusCode::PAYLOAD_TOO_LARGE => "takes larger files with a larger --max-put-size",
         StatusCode::METHOD_NOT_ALLOWED => "takes files if it is started with --allow-put",
@@ -705,12 +697,7 @@ impl<'a> Flow<'a> {
         body.attributes.add_to(&mut ask.fields);
         match resumed {
             Some((offset, upload)) => {
-                self.sent.reading.store(true, Relaxed);
-                let name = item.file.as_deref().unwrap_or(Path::new("-"));
-                let skipped = body.skip_to(offset).await;
-                skipped.map_err(|error| cannot_read(name, &error))?;
-                self.sent.reading.store(false, Relaxed);
-                self.sent.add(offset);
+                self.skip_to(offset, body).await?;
                 ask.method = Method::PATCH;
                 self.on_upload(&upload);
                 ask.url = upload;
@@ -745,9 +732,7 @@ impl<'a> Flow<'a> {
                     pace.wait(bytes).await;
                 }
                 if !request.send(part).await? {
-                    // The server already has its answer.
-                    request.finish().await?;
-                    return Ok(());
+                    return self.answered_early(request, body).await;
                 }
                 if let Some(upload) = request.upload() {
                     self.on_upload(upload);
@@ -756,6 +741,31 @@ impl<'a> Flow<'a> {
             }
         }
         request.finish().await?;
+        Ok(())
+    }
+
+    /// The server has answered before the end of the body. It refuses the file, or it has the file
+    /// already; then the report still needs the checksum of the whole file.
+    async fn answered_early(
+        &self,
+        request: &mut http3::Put,
+        body: &mut Input,
+    ) -> Result<(), Unsent> {
+        request.finish().await?;
+        self.skip_to(body.length.unwrap_or(body.bytes), body)
+            .await?;
+        Ok(())
+    }
+
+    /// Reads bytes that the server has, and does not send them.
+    async fn skip_to(&self, offset: u64, body: &mut Input) -> Result<(), Failure> {
+        let name = self.item.file.as_deref().unwrap_or(Path::new("-"));
+        let sent = self.sent.bytes.load(Relaxed);
+        self.sent.reading.store(true, Relaxed);
+        let skipped = body.skip_to(offset).await;
+        skipped.map_err(|error| cannot_read(name, &error))?;
+        self.sent.reading.store(false, Relaxed);
+        self.sent.add(offset.saturating_sub(sent));
         Ok(())
     }
 }

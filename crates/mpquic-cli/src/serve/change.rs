@@ -37,6 +37,7 @@ impl Client<'_> {
             attributes: Attributes::of_fields(request.headers()),
             taker: Some(self.session.limits.taker(self.user)),
             length: None,
+            begun: resuming::age_of(request.headers()).map(|age| self.since.before(age)),
         }
     }
 
@@ -124,6 +125,16 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
             StatusCode::PRECONDITION_FAILED,
             "another version is there\n",
         ),
+        UploadError::Newer => (
+            StatusCode::PRECONDITION_FAILED,
+            "another version was stored since this upload began\n",
+        ),
+        UploadError::Stored => {
+            return Ok(Taken::Stored {
+                is_new: false,
+                etag: None,
+            });
+        }
         UploadError::Unreadable => (
             StatusCode::FORBIDDEN,
             "the server cannot read the file that has that name\n",

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use http::header::{AUTHORIZATION, HeaderMap};
@@ -13,6 +14,7 @@ use mpquic_proxy::{Credential, Credentials, Gate, Known, NotLetIn};
 use crate::files::path_of;
 use crate::options::credentials::read_credentials;
 use crate::options::trust::Fingerprint;
+use crate::process::clock;
 use crate::process::failure::Failure;
 use crate::text::percent::percent_decode;
 
@@ -127,9 +129,20 @@ pub(crate) struct Table {
     rules: Vec<Rule>,
 }
 
-/// The users and rules at the beginning of a request.
+/// The beginning of a request, with the users and rules of that moment.
 #[derive(Debug)]
-pub(crate) struct Since(Arc<Table>);
+pub(crate) struct Since {
+    table: Arc<Table>,
+    time: SystemTime,
+}
+
+impl Since {
+    /// The moment that was this long before the beginning of the request.
+    pub(crate) fn before(&self, age: Duration) -> SystemTime {
+        let before = self.time.checked_sub(age);
+        before.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
 
 /// The client of a connection.
 #[derive(Debug, Default)]
@@ -265,7 +278,10 @@ impl Rights {
 
     /// The users and rules at this moment.
     pub(crate) fn now(&self) -> Since {
-        Since(self.table())
+        Since {
+            table: self.table(),
+            time: clock::time_of_day(),
+        }
     }
 
     /// Allows a request of earlier users and rules again, by the users and rules of this moment.
@@ -278,7 +294,7 @@ impl Rights {
         asked: (Deed, &str),
     ) -> bool {
         // A second look costs a hash, and waits if somebody guesses at the credentials.
-        Arc::ptr_eq(&since.0, &self.table()) || self.look(caller, client, fields, asked).is_ok()
+        Arc::ptr_eq(&since.table, &self.table()) || self.look(caller, client, fields, asked).is_ok()
     }
 
     /// Rights of everybody to read and write everything.
