@@ -644,13 +644,13 @@ fn defaults_are_as_documented() {
         defaults.pacing,
         defaults.knowledge.is_some(),
         defaults.careful_resume,
+        defaults.ack_frequency == Some(AckFrequencyOptions::default()),
     ];
-    assert_eq!(is, [true; 7]);
+    assert_eq!(is, [true; 8]);
     let is_not = [
         defaults.spin_bit,
         defaults.qlog.is_some(),
-        defaults.ack_frequency.is_some(),
         defaults.memory_limit.is_some(),
     ];
-    assert_eq!(is_not, [false; 4]);
+    assert_eq!(is_not, [false; 3]);
 }

@@ -146,7 +146,8 @@ pub struct TransportOptions {
     /// as long as the other path answers; otherwise always on the acknowledged path (RFC 10069
     /// section 5.4).
     pub ack_on_fastest_path: bool,
-    /// How often supporting peers are asked to acknowledge; `None` for no request.
+    /// How often supporting peers are asked to acknowledge; `None` for no request. The first request
+    /// waits until many packets are in flight and the windows no longer grow fast.
     pub ack_frequency: Option<AckFrequencyOptions>,
     /// A packet counts as lost after the acknowledgement of a packet sent this many packets later;
     /// from 3 (RFC 9002 section 6.1.1) to 2^62 - 1.
@@ -228,7 +229,7 @@ impl TransportOptions {
             ack_eliciting_threshold: 2,
             min_ack_delay: Some(Duration::from_millis(1)),
             ack_on_fastest_path: true,
-            ack_frequency: None,
+            ack_frequency: Some(AckFrequencyOptions::default()),
             packet_threshold: 3,
             time_threshold: 9.0 / 8.0,
             ecn: true,

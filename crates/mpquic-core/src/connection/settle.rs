@@ -115,7 +115,7 @@ impl Connection {
         if let Some(summary) = outcome.summary.filter(|_| is_open) {
             self.outbox.controller.on_ack(id, &summary);
             self.paths
-                .review_ack_frequency(now, &self.outbox.controller);
+                .review_ack_frequency(&summary, &self.outbox.controller);
         }
         let (paths, controller) = (&self.paths, &self.outbox.controller);
         let now_of_paths = PathsNow {

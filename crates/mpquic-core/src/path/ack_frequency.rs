@@ -1,10 +1,10 @@
 //! Asking the peer for fewer acknowledgements: once in a round trip, all paths are reviewed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Path;
 use super::set::Paths;
-use crate::congestion::Controller;
+use crate::congestion::{Acked, Controller};
 use crate::recovery::ack_frequency::Conditions;
 
 impl Paths {
@@ -14,11 +14,11 @@ impl Paths {
     }
 
     /// Reviews, once in a round trip, what the peer is asked for.
-    pub(crate) fn review_ack_frequency(&mut self, now: Instant, controller: &dyn Controller) {
+    pub(crate) fn review_ack_frequency(&mut self, acked: &Acked, controller: &dyn Controller) {
         let shared = &self.shared;
         if shared.config.ack_frequency.is_none()
             || !shared.handshake_confirmed
-            || !shared.ack_frequencies.is_due(now)
+            || !shared.ack_frequencies.is_due(acked.now)
         {
             return;
         }
@@ -30,11 +30,17 @@ impl Paths {
             let datagram = path.datagram_size() as u64;
             controller.window(path.id) / datagram
         });
-        let (Some(round_trip), Some(window)) = (round_trip, window.min()) else {
+        let datagram = paths().map(|path| path.datagram_size() as u64).max();
+        let (Some(round_trip), Some(window), Some(datagram)) = (round_trip, window.min(), datagram)
+        else {
             return;
         };
-        let next = now + self.largest_rtt();
-        let conditions = Conditions { round_trip, window };
+        let next = acked.now + self.largest_rtt();
+        let conditions = Conditions {
+            round_trip,
+            window,
+            in_flight: (acked.in_flight + acked.bytes) / datagram,
+        };
         let shared = &mut self.shared;
         shared
             .ack_frequencies

@@ -14,7 +14,15 @@ use crate::wire::transport_parameters::TransportParameters;
 
 /// The fewest acknowledgements to ask for in each congestion window of the path with the smallest
 /// one.
-const ACKS_PER_WINDOW: u64 = 4;
+const ACKS_PER_WINDOW: u64 = 16;
+
+/// The first request asks for at least this threshold, and waits for a path with as many datagrams
+/// in flight as the threshold needs: a side that sends little needs no request.
+const FIRST_THRESHOLD: u64 = 4;
+
+/// The first request waits for this many round trips in which no window grew by a quarter. At the
+/// start of a path, frequent acknowledgements show sooner that its queue fills.
+const STEADY: u32 = 8;
 
 /// Both directions of the extension.
 #[derive(Debug)]
@@ -37,6 +45,10 @@ pub(crate) struct AckFrequencies {
     request: Option<(AckFrequency, Progress)>,
     /// When the request is reviewed.
     review_at: Option<Instant>,
+    /// The smallest window at the last review, datagrams.
+    last_window: u64,
+    /// Reviews without a growing window, one after the other.
+    steady: u32,
 }
 
 /// The measurements on which a request depends.
@@ -46,6 +58,8 @@ pub(crate) struct Conditions {
     pub(crate) round_trip: Duration,
     /// The smallest window of the usable paths, datagrams.
     pub(crate) window: u64,
+    /// Datagrams in flight on the acknowledged path before the acknowledgement.
+    pub(crate) in_flight: u64,
 }
 
 impl AckFrequencies {
@@ -60,6 +74,8 @@ impl AckFrequencies {
             peer_delay: TransportParameters::default().max_ack_delay,
             request: None,
             review_at: None,
+            last_window: 0,
+            steady: 0,
         }
     }
 
@@ -134,6 +150,9 @@ impl AckFrequencies {
     /// at `next`.
     pub(crate) fn review(&mut self, config: &TransportConfig, paths: Conditions, next: Instant) {
         self.review_at = Some(next);
+        let is_growing = paths.window > self.last_window + self.last_window / 4;
+        self.steady = if is_growing { 0 } else { self.steady + 1 };
+        self.last_window = paths.window;
         let (Some(wanted), Some(min_delay)) = (&config.ack_frequency, self.peer_min_delay) else {
             return;
         };
@@ -146,6 +165,11 @@ impl AckFrequencies {
         let threshold = wanted.ack_eliciting_threshold;
         let threshold = threshold.min(paths.window / ACKS_PER_WINDOW).max(1);
         let before = self.request.map(|(request, _)| request);
+        let least = wanted.ack_eliciting_threshold.min(FIRST_THRESHOLD);
+        let is_small = threshold < least || paths.in_flight < least * ACKS_PER_WINDOW;
+        if before.is_none() && (is_small || self.steady < STEADY) {
+            return;
+        }
         let next = AckFrequency {
             sequence_number: before.map_or(0, |before| before.sequence_number + 1),
             ack_eliciting_threshold: threshold,

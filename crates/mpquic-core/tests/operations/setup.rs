@@ -115,6 +115,8 @@ fn vary(random: &mut Xoshiro256PlusPlus, transport: &mut TransportOptions) {
         asked.max_ack_delay = one_of(random, &[None, Some(5 * MS), Some(50 * MS)]);
         asked.reordering_threshold = one_of(random, &[None, Some(0), Some(1), Some(5)]);
         transport.ack_frequency = Some(asked);
+    } else if random.random_bool(0.5) {
+        transport.ack_frequency = None;
     }
     transport.packet_threshold = one_of(random, &[3, 3, 10]);
     transport.ecn = random.random_bool(0.8);
