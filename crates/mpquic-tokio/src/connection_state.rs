@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, PathState, PathStats,
-    StreamEvent, StreamId, VarInt, ZeroRtt,
+    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, StreamEvent, StreamId, VarInt,
+    ZeroRtt,
 };
 use mpquic_paths::Event as PathManagerEvent;
 use rustc_hash::FxHashMap;
@@ -29,10 +29,10 @@ use tokio::sync::Notify;
 use tracing::Span;
 
 use crate::automatic_paths::AutomaticPaths;
+use crate::closed_ports::ClosedPorts;
 use crate::departures::Departures;
 use crate::ended_paths::EndedPaths;
 use crate::endpoint_state::EndpointState;
-use crate::error_queue::Unreachable;
 #[cfg(feature = "metrics")]
 use crate::metrics::ConnectionTold;
 use crate::notifications::{Awaited, Notifications, Pollers};
@@ -41,7 +41,6 @@ use crate::path_spans::PathSpans;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::runtime;
 use crate::sending::{Next, Sending};
-use crate::socket::Socket;
 
 /// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait for the connection's
 /// task, which sends several small writes together. The limit keeps a peer from waiting until every one of many tasks
@@ -52,10 +51,6 @@ const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
 /// How long the first flight of a client waits for 0-RTT data to share its datagrams, if the application neither writes
 /// much nor waits for the peer.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
-/// Shortest interval between probes of paths after ICMP messages. The host of a vanished peer answers each probe with a
-/// further message.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-
 /// The state of an endpoint with its connections.
 pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
 
@@ -86,9 +81,8 @@ pub(crate) struct Engine {
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
     /// Set if the core must not run any more: code panicked while the connection ran, or the peer is unreachable.
-    broken: bool,
-    /// When an ICMP message last made the connection probe a path.
-    asked_paths: Option<Instant>,
+    pub(crate) broken: bool,
+    pub(crate) closed_ports: ClosedPorts,
     /// Set once the handshake is complete.
     pub(crate) connected: bool,
     pub(crate) readers: FxHashMap<StreamId, Waker>,
@@ -164,7 +158,7 @@ impl ConnectionState {
                 slabs_seen: SlabsSeen::default(),
                 error: None,
                 broken: false,
-                asked_paths: None,
+                closed_ports: ClosedPorts::default(),
                 connected: false,
                 readers: FxHashMap::default(),
                 writers: FxHashMap::default(),
@@ -292,7 +286,7 @@ fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
 /// Exclusive access to a connection. The drop wakes the tasks of changed streams and events.
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
-    connection: &'a ConnectionState,
+    pub(crate) connection: &'a ConnectionState,
     /// Set for a call of the application: no other code sends the result of the call.
     is_call: bool,
     /// The thread was already unwinding before the lock: a panic of other code.
@@ -452,48 +446,6 @@ impl LockedConnection<'_> {
             let _ = engine.core.announce_addresses(&announced);
             engine.wake_task();
         });
-    }
-
-    /// An ICMP message reports that a datagram from a socket did not reach an address of the peer. Anybody can forge an
-    /// ICMP message, so the message ends no working connection: the message only causes a probe of the path. A client
-    /// without any packet from its server gives up after a report of a closed port, if the report quotes the random
-    /// connection ID that the client sent (RFC 9000 section 14.2.1).
-    pub(crate) fn on_unreachable(&mut self, socket: &Socket, error: &Unreachable, now: Instant) {
-        if self.error.is_some() {
-            return;
-        }
-        let core = &self.core;
-        let paths = core.paths().filter_map(|id| core.path_stats(id));
-        let concerned = paths.filter(|path| {
-            path.four_tuple.remote == error.remote && socket.owns(path.four_tuple.local)
-        });
-        let concerned: SmallVec<[PathStats; 2]> = concerned.collect();
-        let is_unheard = concerned.iter().all(|path| path.packets_received == 0);
-        if concerned.is_empty() {
-            return;
-        }
-        if error.is_port && is_unheard && !self.connected && self.sending.has_sent(error.quoted()) {
-            self.broken = true;
-            let notifications = &self.connection.notifications;
-            self.end(notifications, ConnectionError::PortUnreachable);
-            self.wake_task(); // It ends.
-            return;
-        }
-        if self
-            .asked_paths
-            .is_some_and(|asked| now < asked + ASK_AGAIN)
-        {
-            return;
-        }
-        self.asked_paths = Some(now);
-        for path in concerned {
-            if path.state == PathState::Active
-                && let Ok(mut path) = self.core.path_mut(path.id)
-            {
-                path.ping();
-            }
-        }
-        self.run(now);
     }
 
     /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the handshake: then the
@@ -755,7 +707,7 @@ impl Engine {
     }
 
     /// Wakes every task that waits for the connection, with the reason of the end.
-    fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
+    pub(crate) fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
         if self.error.is_some() {
             return;
         }

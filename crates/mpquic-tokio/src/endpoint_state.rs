@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, ServerAddress, Tran
 use tokio::sync::Notify;
 
 use crate::config::ClientConfig;
+use crate::icmp_listeners::IcmpListeners;
 #[cfg(feature = "metrics")]
 use crate::metrics::EndpointTold;
 use crate::runtime::Runtime;
@@ -65,6 +67,7 @@ impl<C> EndpointState<C> {
                 panicked: 0,
                 receive_memory: 0,
                 announced: Arc::new([]),
+                icmp_listeners: IcmpListeners::default(),
             }),
             sockets: Sockets::new(runtime.clone(), socket_buffer),
             runtime,
@@ -146,6 +149,7 @@ pub(crate) struct Registry<C> {
     receive_memory: u64,
     /// The further addresses that the endpoint's connections announce.
     pub(crate) announced: Arc<[ServerAddress]>,
+    pub(crate) icmp_listeners: IcmpListeners,
 }
 
 impl<C> Registry<C> {
@@ -168,6 +172,15 @@ impl<C> Registry<C> {
     /// All connections.
     pub(crate) fn connections(&self) -> Vec<Arc<C>> {
         self.connections.iter().flatten().cloned().collect()
+    }
+
+    /// The connections that hear of an ICMP message about a datagram to this address.
+    pub(crate) fn that_hear_of(&self, remote: SocketAddr) -> Vec<Arc<C>> {
+        let known = |handle: &ConnectionHandle| self.connection(*handle).cloned();
+        match self.icmp_listeners.of(remote) {
+            Some(listeners) => listeners.iter().filter_map(known).collect(),
+            None => self.connections(),
+        }
     }
 
     /// Number of connections that have not ended yet.

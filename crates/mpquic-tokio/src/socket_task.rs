@@ -223,8 +223,8 @@ impl<'a> Reader<'a> {
             self.errors_since = Some(now);
             self.errors_left = MAX_ERRORS;
         }
-        let connections = self.endpoint.lock().connections();
         for error in errors.iter().take(self.errors_left) {
+            let connections = self.endpoint.lock().that_hear_of(error.remote);
             for connection in &connections {
                 connection.lock().on_unreachable(socket, error, now);
             }

@@ -102,6 +102,7 @@ pub(crate) fn connect(
     server_name: &str,
 ) -> Result<ConnectionRef, ConnectError> {
     endpoint.sockets.watch_errors();
+    endpoint.lock().icmp_listeners.add_all();
     let now = endpoint.now();
     let paths = config.automatic_paths.then(|| {
         let start = Start::new(four_tuple, endpoint.sockets.places())

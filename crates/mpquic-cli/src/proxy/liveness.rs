@@ -1,16 +1,24 @@
-//! Doubts whether the proxy still knows a connection, and answers to them.
+//! Doubts whether the proxy still knows a connection, or whether a client still exists, and answers
+//! to them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use mpquic_proxy::shares::Activity;
 use mpquic_tokio::{Connection, PathState};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::client::knock;
 
 /// The time between two looks at a connection.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// A client that was silent for longer is asked for a packet. Its keep-alives come every five seconds.
+const QUIET: Duration = Duration::from_secs(7);
+/// The longest pause between questions to a silent client.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// How long a peer has left packets without an answer, by looks at the counters of datagrams.
 #[derive(Debug, Default)]
@@ -93,6 +101,29 @@ pub(super) async fn until_closed(connection: &Connection) {
         // A proxy that answers is there.
         if answers.contains(&true) && heard == connection.stats().datagrams_received {
             return;
+        }
+    }
+}
+
+/// Waits until a client is silent and its system reports on all paths that the program is gone.
+/// While a client is silent, its flows do not count as use of its connection: the connection gives
+/// way to a new one at a limit.
+pub(super) async fn until_client_gone(connection: &Connection, activity: &Arc<Activity>) {
+    loop {
+        let silent = connection.silent_for();
+        if silent < QUIET {
+            sleep(QUIET - silent).await;
+            continue;
+        }
+        let (_suspended, ports) = (activity.suspend(), connection.watch_ports());
+        let mut pause = LOOK;
+        while connection.silent_for() >= QUIET {
+            ask(connection);
+            sleep(pause).await;
+            if ports.are_closed() {
+                return;
+            }
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 }

@@ -195,6 +195,54 @@ fn a_killed_server_is_noticed_at_once() {
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
+/// The target of a flow, and the flow's connection there.
+#[cfg(target_os = "linux")]
+fn target() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let forward = format!("127.0.0.1:0:{}", listener.local_addr().unwrap());
+    (listener, forward)
+}
+
+/// The system of a killed client tells that its port is closed. The targets of its flows learn of
+/// the end.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_flows_of_a_killed_client_end_at_their_targets() {
+    let server = Server::launch(&SERVER);
+    let (listener, forward) = target();
+    let mut client = Client::start_at(server.address, &server, 1, &["-L", &forward]);
+    listener.set_nonblocking(true).unwrap();
+    let (mut flows, mut there) = (Vec::new(), None);
+    wait_until("a flow", || {
+        flows.extend(TcpStream::connect(client.entrances[0]));
+        thread::sleep(Duration::from_millis(100));
+        there = listener.accept().ok();
+        there.is_some()
+    });
+    let (mut there, _) = there.unwrap();
+    there.set_nonblocking(false).unwrap();
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    there.set_read_timeout(Some(6 * SOON)).unwrap();
+    let lost = there.read_exact(&mut [0; 1]).unwrap_err();
+    assert_ne!(lost.kind(), ErrorKind::WouldBlock, "{lost}");
+}
+
+/// A silent client with a flow holds the only connection of its address.
+#[test]
+fn a_silent_client_gives_way_to_a_new_one() {
+    let server = Server::launch(&[&SERVER[..], &["--max-client-connections", "1"]].concat());
+    let links = Links::to(server.address);
+    let forward = format!("127.0.0.1:0:{}", echo());
+    let silent = Client::start_at(links.front, &server, 1, &["-L", &forward]);
+    let _flow = new_flow(silent.entrances[0]);
+    links.lead(None);
+    // Its address is that of the silent client.
+    let others = Links::to(server.address);
+    let other = Client::start_at(others.front, &server, 1, &["-L", &forward]);
+    new_flow(other.entrances[0]);
+}
+
 /// A process that is killed when dropped.
 #[cfg(target_os = "linux")]
 struct Process(String);

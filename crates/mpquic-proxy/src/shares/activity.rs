@@ -28,11 +28,22 @@ pub struct Activity {
     /// Paid time from `began` on, microseconds.
     paid: AtomicU64,
     in_use: AtomicUsize,
+    suspended: AtomicUsize,
 }
 
 /// Keeps an [`Activity`] in full use until dropped.
 #[derive(Debug)]
 pub struct InUse(Arc<Activity>);
+
+/// Keeps an [`Activity`] out of use until dropped, whatever uses have begun.
+#[derive(Debug)]
+pub struct Suspended(Arc<Activity>);
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        self.0.suspended.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Drop for InUse {
     fn drop(&mut self) {
@@ -47,6 +58,7 @@ impl Activity {
             began: now,
             paid: AtomicU64::new(0),
             in_use: AtomicUsize::new(0),
+            suspended: AtomicUsize::new(0),
         })
     }
 
@@ -80,17 +92,26 @@ impl Activity {
         self.in_use.fetch_add(1, Ordering::Relaxed);
         InUse(self.clone())
     }
+
+    /// Begins a time without use, for example while the client does not answer. Uses that have begun
+    /// count again when the result is dropped.
+    pub fn suspend(self: &Arc<Self>) -> Suspended {
+        if self.in_use.load(Ordering::Relaxed) > 0 {
+            self.renew();
+        }
+        self.suspended.fetch_add(1, Ordering::Relaxed);
+        Suspended(self.clone())
+    }
 }
 
 impl Measure for Activity {
     fn used(&self, now: Instant) -> Use {
         let paid = Duration::from_micros(self.paid.load(Ordering::Relaxed));
+        let count = |uses: &AtomicUsize| uses.load(Ordering::Relaxed);
+        let is_used = count(&self.in_use) > 0 && count(&self.suspended) == 0;
         Use {
             is_answered: true,
-            last: match self.in_use.load(Ordering::Relaxed) {
-                0 => self.began + paid,
-                _ => now,
-            },
+            last: if is_used { now } else { self.began + paid },
         }
     }
 }
@@ -121,5 +142,12 @@ mod tests {
         assert_eq!(paid(), 109.0);
         activity.renew();
         assert_eq!(paid(), 118.0);
+        let _using = activity.begin_use();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let suspended = activity.suspend();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(paid(), 120.0);
+        drop(suspended);
+        assert_eq!(paid(), 129.0);
     }
 }

@@ -24,7 +24,7 @@ mod tests;
 mod tries;
 
 pub(crate) use self::activity::Measure;
-pub use self::activity::{Activity, InUse};
+pub use self::activity::{Activity, InUse, Suspended};
 pub use self::pool::{Holding, Pool};
 pub use self::rules::Rules;
 pub use self::taker::{Network, Taker};

@@ -274,3 +274,47 @@ async fn a_message_makes_an_idle_path_suspect_if_it_is_true() -> TestResult {
     assert_eq!(states.collect::<Vec<_>>(), expected);
     Ok(())
 }
+
+/// Gives the server's socket of a path a message about a datagram to the client, and lets the
+/// socket's task read the message.
+async fn tell_server(pair: &Pair, path: usize, is_port: bool) {
+    let error = Unreachable::new(pair.at_client[path].local(), is_port, b"");
+    pair.at_server[0].tell_unreachable(&[error]);
+    sleep(Duration::from_millis(20)).await;
+}
+
+/// The reports of all paths count, after the last packet. A report of a missing route says nothing
+/// about the program.
+#[tokio::test(start_paused = true)]
+async fn a_peer_is_gone_if_its_ports_are_closed_on_all_paths() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    transfer(&a, &b, 100_000).await?;
+    sleep(Duration::from_secs(1)).await;
+    for port in &pair.at_client {
+        port.silence(true);
+    }
+    let watch = b.watch_ports();
+    assert!(!watch.are_closed());
+    tell_server(&pair, 0, true).await;
+    tell_server(&pair, 1, false).await;
+    assert!(!watch.are_closed(), "the second path may work again");
+    tell_server(&pair, 1, true).await;
+    assert!(watch.are_closed() && b.close_reason().is_none());
+    // A packet shows that somebody is there after all.
+    for port in &pair.at_client {
+        port.silence(false);
+    }
+    transfer(&a, &b, 1000).await?;
+    assert!(!watch.are_closed());
+    // Without a watch, a server's connection hears of no message.
+    drop(watch);
+    for port in &pair.at_client {
+        port.silence(true);
+    }
+    for path in [0, 1] {
+        tell_server(&pair, path, true).await;
+    }
+    assert!(!b.watch_ports().are_closed());
+    Ok(())
+}
