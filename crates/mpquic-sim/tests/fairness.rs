@@ -221,9 +221,9 @@ fn coupled_bbr_takes_one_share_on_four_paths() {
 
 #[test]
 fn loss_based_coupling_takes_far_less_than_four_shares_on_four_paths() {
-    // Seeds differ by as much as 0.9 to 1.8; the mean of twenty is 1.2 to 1.4.
+    // Seeds differ by as much as 0.7 to 2.0; the mean of twenty is 1.2 to 1.5.
     for name in ["olia", "lia", "balia"] {
-        let spread = Contest::four_paths(name, "newreno").run_all(2 * seeds());
+        let spread = Contest::four_paths(name, "newreno").run_all(4 * seeds());
         assert!((0.8..=1.6).contains(&spread.mean), "{name}: {spread}");
     }
 }
