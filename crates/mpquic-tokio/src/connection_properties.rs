@@ -46,8 +46,21 @@ impl Connection {
         self.0.lock().ended_paths.stats()
     }
 
-    /// Time since the arrival of the peer's last packet on any path.
-    /// [`Path::ping`](crate::Path::ping) asks a silent peer for a packet.
+    /// Asks the peer for an acknowledgement on each path that is open: sends a PING there.
+    /// [`Path::ping`](crate::Path::ping) asks on one path.
+    pub fn ping(&self) {
+        let mut engine = self.0.lock();
+        let paths: Vec<_> = engine.core.paths().collect();
+        for id in paths {
+            if let Ok(mut path) = engine.core.path_mut(id) {
+                path.ping();
+            }
+        }
+        engine.wake_task();
+    }
+
+    /// Time since the arrival of the peer's last packet on any path. [`Self::ping`] asks a silent
+    /// peer for a packet.
     pub fn silent_for(&self) -> Duration {
         let engine = self.0.lock();
         let heard = self.0.began + engine.core.stats().last_received;

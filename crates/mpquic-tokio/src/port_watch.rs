@@ -10,7 +10,7 @@ use crate::icmp::is_used;
 /// reports end no connection, because routers on the way can forge them (RFC 9000 section 14.2.1).
 ///
 /// A server that doubts whether a silent peer still exists makes a watch, asks the peer for a packet
-/// on each path ([`Path::ping`](crate::Path::ping)), and drops the watch when the peer answers. A
+/// on each path ([`Connection::ping`]), and drops the watch when the peer answers. A
 /// watch keeps the connection open. With [`workers`](crate::EndpointBuilder::workers), a report
 /// may reach another worker and be lost.
 #[derive(Debug)]

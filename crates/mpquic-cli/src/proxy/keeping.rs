@@ -19,7 +19,7 @@ use crate::client::session::{Session, Sessions};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::proxy::args::ProxyClient;
-use crate::proxy::liveness::{ask, until_closed, until_heard, until_silent};
+use crate::proxy::liveness::{until_closed, until_heard, until_silent};
 
 /// The time between two lookups of the name of a proxy that is connected.
 const LOOK_UP: Duration = Duration::from_secs(300);
@@ -267,7 +267,7 @@ async fn replacement(
         tokio::select! {
             () = until_heard(connection) => {}
             session = attempt(args, sessions) => {
-                ask(connection);
+                connection.ping();
                 if tokio::time::timeout(PROOF, until_heard(connection)).await.is_err() {
                     return session;
                 }

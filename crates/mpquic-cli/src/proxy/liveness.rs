@@ -49,15 +49,6 @@ impl Silence {
     }
 }
 
-/// Asks for an answer on each path. Earlier datagrams may have been tests of paths that never
-/// worked.
-pub(super) fn ask(connection: &Connection) {
-    for path in connection.paths() {
-        // A path that just closed is not asked.
-        let _ = path.ping();
-    }
-}
-
 /// Waits until the proxy has left packets without an answer for `patience`, on all paths.
 pub(super) async fn until_silent(connection: &Connection, patience: Duration) {
     let mut looks = looks();
@@ -68,7 +59,8 @@ pub(super) async fn until_silent(connection: &Connection, patience: Duration) {
         let waits = silence.look(now, stats.datagrams_received, stats.datagrams_sent);
         match waits {
             Some(waits) if waits >= patience => return,
-            Some(_) => ask(connection),
+            // Earlier datagrams may have been tests of paths that never worked.
+            Some(_) => connection.ping(),
             None => {}
         }
     }
@@ -118,7 +110,7 @@ pub(super) async fn until_client_gone(connection: &Connection, activity: &Arc<Ac
         let (_suspended, ports) = (activity.suspend(), connection.watch_ports());
         let mut pause = LOOK;
         while connection.silent_for() >= QUIET {
-            ask(connection);
+            connection.ping();
             sleep(pause).await;
             if ports.are_closed() {
                 return;

@@ -23,10 +23,7 @@ pub(crate) async fn sign_of(connection: &Connection) -> Result<(), Refusal> {
         return Ok(());
     }
     let asked = Instant::now();
-    for path in connection.paths() {
-        // A path that has just closed needs no PING.
-        let _ = path.ping();
-    }
+    connection.ping();
     let answered = async {
         let mut looks = interval(LOOK);
         while connection.silent_for() >= asked.elapsed() {

@@ -318,3 +318,19 @@ async fn a_peer_is_gone_if_its_ports_are_closed_on_all_paths() -> TestResult {
     assert!(!b.watch_ports().are_closed());
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_asks_for_an_answer_on_each_path() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, _b) = pair.connect_over(2).await?;
+    sleep(Duration::from_secs(10)).await;
+    let sent = || [0, 1].map(|index| pair.at_client[index].take_calls().len());
+    sent();
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(sent(), [0, 0]);
+    a.ping();
+    sleep(Duration::from_millis(100)).await;
+    let asked = sent();
+    assert!(asked.iter().all(|calls| *calls > 0), "{asked:?}");
+    Ok(())
+}
