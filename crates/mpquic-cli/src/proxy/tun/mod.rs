@@ -5,6 +5,7 @@ mod command;
 mod kill_switch;
 mod name;
 mod name_servers;
+mod place;
 mod resolver;
 mod routes;
 mod state;
@@ -64,7 +65,8 @@ pub(crate) struct TunArgs {
     pub(crate) dns: Vec<IpAddr>,
     /// Set the name servers of --dns in this file instead of /etc/resolv.conf: on a router, the
     /// file from which the resolver of the LAN reads its own servers, such as
-    /// /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq
+    /// /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq. Only root may be able to replace
+    /// the file
     #[arg(long, value_name = "PATH", requires = "dns", value_parser = parse_file)]
     pub(crate) dns_file: Option<PathBuf>,
     /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise
@@ -126,6 +128,12 @@ impl TunArgs {
             return Ok(());
         };
         Err(Failure::usage(told))
+    }
+
+    /// Refuses a resolver's file that another user can replace. Returns the file of --dns-file
+    /// without links.
+    pub(crate) fn check_resolver(&self) -> Result<Option<PathBuf>, Failure> {
+        resolver::check(&self.dns, self.dns_file.as_deref())
     }
 
     /// Networks routed through the device. The addresses of --dns are always among them.
@@ -286,7 +294,7 @@ pub(crate) struct Device {
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
-    /// The file of `--dns-file`.
+    /// The file of `--dns-file`, without links.
     dns_file: Option<PathBuf>,
     name_servers: NameServers,
     /// True once the machine has changes that remain after the device.
@@ -298,6 +306,7 @@ pub(crate) struct Device {
 impl Device {
     /// Creates the device without other changes.
     pub(crate) fn open(name: &str, args: &TunArgs, proxy: &Proxy) -> Result<Self, Failure> {
+        let dns_file = args.check_resolver()?;
         let tun = Tun::open(name).map_err(|error| cannot_open(name, &error))?;
         let kill_switch = args.plan(proxy, name)?;
         let is_closed = kill_switch.is_some() && kill_switch::is_closed()?;
@@ -317,7 +326,7 @@ impl Device {
             state,
             file,
             servers: args.dns.clone(),
-            dns_file: args.dns_file.clone(),
+            dns_file,
             name_servers: NameServers::default(),
             is_routed: false,
             is_closed,

@@ -4,6 +4,7 @@
 
 mod hostile;
 mod lan_dns;
+mod resolver_links;
 mod udp_mapping;
 
 use std::fs::{self, File};
