@@ -2,6 +2,7 @@
 
 mod changes;
 mod command;
+mod guard;
 mod kill_switch;
 mod name;
 mod name_servers;
@@ -24,6 +25,7 @@ use mpquic_proxy::{Carrier, Client, Tun};
 use crate::process::failure::Failure;
 use crate::process::screen;
 use command::{output, run};
+use guard::{Guarded, Table};
 use kill_switch::{KillSwitch, Scope};
 use name::parse_name;
 use name_servers::{NameServerWatch, NameServers};
@@ -199,6 +201,7 @@ pub(crate) fn addresses_left(
     let directories = state::directories();
     let is_free = || Tun::open(name).is_ok();
     undo_killed_in(&directories, name, is_free, undo)?;
+    guard::sweep();
     addresses_left_in(&directories, name, args, proxy, kill_switch::is_closed)
 }
 
@@ -268,8 +271,8 @@ fn addresses_left_in(
 /// Undo the changes of a `mpquic proxy client --tun` that was killed
 ///
 /// A client that ends in order restores routes, rules and name servers. A killed client leaves
-/// rules that lead to an empty table, and its name servers: this command removes them. It also
-/// opens the kill switch, which stays closed after every client. Running clients are not affected.
+/// rules that lead to an empty table, a table of nftables for the addresses of its device, and its
+/// name servers: this command removes them. It also opens the kill switch, which stays closed after every client. Running clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
     /// The device [default: all devices]
@@ -291,6 +294,8 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
 #[derive(Debug)]
 pub(crate) struct Device {
     tun: Tun,
+    /// Dropped after the device.
+    guarded: Guarded,
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
@@ -323,6 +328,7 @@ impl Device {
         let file = keep(&state)?;
         let mut device = Self {
             tun,
+            guarded: Guarded::default(),
             state,
             file,
             servers: args.dns.clone(),
@@ -348,7 +354,7 @@ impl Device {
 
     /// Watches the routes past the device, and the kill switch.
     pub(crate) fn watch(&self, shown: Shown) -> Watch {
-        Watch::new(self.state.clone(), shown)
+        Watch::new(self.state.clone(), self.guarded.0.clone(), shown)
     }
 
     /// Watches the name servers.
@@ -373,6 +379,13 @@ impl Device {
         if networks.len() < args.networks(true).len() && args.kill_switch.is_none() {
             tracing::warn!("{name} has no IPv6: IPv6 goes past the tunnel; --kill-switch stops it");
         }
+        // A killed client's table could stop packets for the same addresses.
+        guard::sweep();
+        self.guarded.0.set(Table {
+            device: name.clone(),
+            number: number(name)?,
+            addresses: sources.iter().map(IpNet::addr).collect(),
+        });
         for words in routes::configure(name, &sources, args.mtu) {
             run("ip", &words)?;
         }
@@ -513,6 +526,7 @@ fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Resu
 /// `mpquic proxy down`.
 pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
     let name = args.name.as_deref();
+    guard::sweep();
     down_in(&state::directories(), name, clean, open_forgotten)
 }
 
