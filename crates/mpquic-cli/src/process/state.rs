@@ -11,9 +11,17 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     private().create_new(true).open(path)
 }
 
-/// Opens a file that only its owner can read. A new file is empty.
+/// Opens a file that only its owner can read. A new file is empty. A link is an error, because
+/// another user may own the directory, and have root make or empty the link's target.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
-    private().create(true).truncate(false).open(path)
+    let mut options = private();
+    options.create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.open(path)
 }
 
 /// Opens a file that only its owner can read, to read the file and to add to its end.
@@ -95,6 +103,19 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_place_of_a_private_file_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let [link, target] = ["link", "target"].map(|name| root.path().join(name));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(open_private(&link).is_err() && !target.exists());
+        fs::write(&target, "of root").unwrap();
+        assert!(open_private(&link).is_err());
+        assert!(open_private(&target).is_ok());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "of root");
+    }
 
     #[test]
     fn where_the_state_of_users_is() {

@@ -69,6 +69,8 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
             .authority()
             .map(Authority::to_string)
             .unwrap_or_default();
+        // A client refuses before its first change. Links may change until the device is made.
+        args.tun.check_resolver()?;
         let left = tun::addresses_left(name, &args.tun, &host)?;
         let addresses = match left.filter(|_| args.reach.server_addr.is_empty()) {
             Some(addresses) => addresses,

@@ -145,7 +145,7 @@ pub(crate) fn is_closed() -> Result<bool, Failure> {
 }
 
 /// True if the message of `nft` names an absent table.
-fn is_missing(failure: &Failure) -> bool {
+pub(super) fn is_missing(failure: &Failure) -> bool {
     failure.message().contains("No such file or directory")
 }
 

@@ -2,9 +2,11 @@
 
 mod changes;
 mod command;
+mod guard;
 mod kill_switch;
 mod name;
 mod name_servers;
+mod place;
 mod resolver;
 mod routes;
 mod state;
@@ -23,6 +25,7 @@ use mpquic_proxy::{Carrier, Client, Tun};
 use crate::process::failure::Failure;
 use crate::process::screen;
 use command::{output, run};
+use guard::{Guarded, Table};
 use kill_switch::{KillSwitch, Scope};
 use name::parse_name;
 use name_servers::{NameServerWatch, NameServers};
@@ -64,7 +67,8 @@ pub(crate) struct TunArgs {
     pub(crate) dns: Vec<IpAddr>,
     /// Set the name servers of --dns in this file instead of /etc/resolv.conf: on a router, the
     /// file from which the resolver of the LAN reads its own servers, such as
-    /// /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq
+    /// /tmp/resolv.conf.d/resolv.conf.auto of OpenWrt's dnsmasq. Only root may be able to replace
+    /// the file
     #[arg(long, value_name = "PATH", requires = "dns", value_parser = parse_file)]
     pub(crate) dns_file: Option<PathBuf>,
     /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise
@@ -126,6 +130,12 @@ impl TunArgs {
             return Ok(());
         };
         Err(Failure::usage(told))
+    }
+
+    /// Refuses a resolver's file that another user can replace. Returns the file of --dns-file
+    /// without links.
+    pub(crate) fn check_resolver(&self) -> Result<Option<PathBuf>, Failure> {
+        resolver::check(&self.dns, self.dns_file.as_deref())
     }
 
     /// Networks routed through the device. The addresses of --dns are always among them.
@@ -191,6 +201,7 @@ pub(crate) fn addresses_left(
     let directories = state::directories();
     let is_free = || Tun::open(name).is_ok();
     undo_killed_in(&directories, name, is_free, undo)?;
+    guard::sweep();
     addresses_left_in(&directories, name, args, proxy, kill_switch::is_closed)
 }
 
@@ -260,8 +271,8 @@ fn addresses_left_in(
 /// Undo the changes of a `mpquic proxy client --tun` that was killed
 ///
 /// A client that ends in order restores routes, rules and name servers. A killed client leaves
-/// rules that lead to an empty table, and its name servers: this command removes them. It also
-/// opens the kill switch, which stays closed after every client. Running clients are not affected.
+/// rules that lead to an empty table, a table of nftables for the addresses of its device, and its
+/// name servers: this command removes them. It also opens the kill switch, which stays closed after every client. Running clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
     /// The device [default: all devices]
@@ -283,10 +294,12 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
 #[derive(Debug)]
 pub(crate) struct Device {
     tun: Tun,
+    /// Dropped after the device.
+    guarded: Guarded,
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
-    /// The file of `--dns-file`.
+    /// The file of `--dns-file`, without links.
     dns_file: Option<PathBuf>,
     name_servers: NameServers,
     /// True once the machine has changes that remain after the device.
@@ -298,6 +311,7 @@ pub(crate) struct Device {
 impl Device {
     /// Creates the device without other changes.
     pub(crate) fn open(name: &str, args: &TunArgs, proxy: &Proxy) -> Result<Self, Failure> {
+        let dns_file = args.check_resolver()?;
         let tun = Tun::open(name).map_err(|error| cannot_open(name, &error))?;
         let kill_switch = args.plan(proxy, name)?;
         let is_closed = kill_switch.is_some() && kill_switch::is_closed()?;
@@ -314,10 +328,11 @@ impl Device {
         let file = keep(&state)?;
         let mut device = Self {
             tun,
+            guarded: Guarded::default(),
             state,
             file,
             servers: args.dns.clone(),
-            dns_file: args.dns_file.clone(),
+            dns_file,
             name_servers: NameServers::default(),
             is_routed: false,
             is_closed,
@@ -339,7 +354,7 @@ impl Device {
 
     /// Watches the routes past the device, and the kill switch.
     pub(crate) fn watch(&self, shown: Shown) -> Watch {
-        Watch::new(self.state.clone(), shown)
+        Watch::new(self.state.clone(), self.guarded.0.clone(), shown)
     }
 
     /// Watches the name servers.
@@ -364,6 +379,13 @@ impl Device {
         if networks.len() < args.networks(true).len() && args.kill_switch.is_none() {
             tracing::warn!("{name} has no IPv6: IPv6 goes past the tunnel; --kill-switch stops it");
         }
+        // A killed client's table could stop packets for the same addresses.
+        guard::sweep();
+        self.guarded.0.set(Table {
+            device: name.clone(),
+            number: number(name)?,
+            addresses: sources.iter().map(IpNet::addr).collect(),
+        });
         for words in routes::configure(name, &sources, args.mtu) {
             run("ip", &words)?;
         }
@@ -504,6 +526,7 @@ fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Resu
 /// `mpquic proxy down`.
 pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
     let name = args.name.as_deref();
+    guard::sweep();
     down_in(&state::directories(), name, clean, open_forgotten)
 }
 

@@ -117,6 +117,7 @@ impl NameServerWatch {
 mod tests {
     use std::fs;
 
+    use super::super::place::Links;
     use super::super::state::tests::state;
     use super::*;
     use crate::testing::logged;
@@ -126,7 +127,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolv.conf");
         let servers = vec![IpAddr::from([9, 9, 9, 9])];
-        let plan = || Resolver::plan_of(path.clone(), &servers);
+        let plan = || Resolver::plan_of(&path, Links::Refused, &servers);
         let read = || fs::read_to_string(&path).unwrap();
         fs::write(&path, "nameserver 192.168.1.1\n").unwrap();
         let current = NameServers::default();

@@ -1,6 +1,5 @@
 //! The name servers of the machine.
 
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::command::run;
+use super::place::{Links, Place};
 use crate::process::failure::{Cause, Failure};
 
 const FILE: &str = "/etc/resolv.conf";
@@ -41,9 +41,13 @@ pub(crate) enum Resolver {
 impl Resolver {
     /// The steps for using these name servers.
     ///
-    /// Without a named file, the file of the machine is meant.
+    /// Without a named file, the file of the machine is meant. A named file is a result of
+    /// [`check`], so the path has no links.
     pub(crate) fn plan(servers: &[IpAddr], named: Option<&Path>) -> Result<Self, Failure> {
-        let plan = Self::plan_of(named.map_or_else(file, without_links), servers)?;
+        let plan = match named {
+            Some(path) => Self::plan_of(path, Links::Refused, servers)?,
+            None => Self::plan_of(Path::new(FILE), Links::Followed, servers)?,
+        };
         Ok(match plan {
             Self::File(replaced) => Self::File(Replaced {
                 is_named: named.is_some(),
@@ -53,18 +57,15 @@ impl Resolver {
         })
     }
 
-    pub(super) fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
-        if path.starts_with(RESOLVED) {
+    pub(super) fn plan_of(path: &Path, links: Links, servers: &[IpAddr]) -> Result<Self, Failure> {
+        let read = |error| cannot("read", path, &error);
+        let Some(place) = find(path, links).map_err(read)? else {
             return Ok(Self::Resolved);
-        }
-        let before = match fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(cannot("read", &path, &error)),
         };
+        let before = place.read().map_err(read)?;
         let after = text(before.as_deref().unwrap_or_default(), servers);
         Ok(Self::File(Replaced {
-            path,
+            path: place.path().to_owned(),
             before,
             after,
             is_named: false,
@@ -108,20 +109,61 @@ impl Resolver {
             }
             Self::File(replaced) => {
                 let path = &replaced.path;
-                // The file is written in place, because it may be a mount.
-                fs::write(path, &replaced.after).map_err(|error| cannot("write", path, &error))
+                (replaced.write()).map_err(|error| cannot("write", path, &error))
             }
         }
     }
 }
 
+fn find(path: &Path, links: Links) -> io::Result<Option<Place>> {
+    Place::find(path, links, Path::new(RESOLVED))
+}
+
 /// The path of the resolver's file, without links.
 fn file() -> PathBuf {
-    without_links(Path::new(FILE))
+    let found = find(Path::new(FILE), Links::Followed).ok().flatten();
+    found.map_or_else(|| FILE.into(), |place| place.path().to_owned())
 }
 
 fn without_links(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.into())
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+}
+
+/// Checks that no other user can lead a client of root to another file. Returns the path of the
+/// named file without links.
+///
+/// # Errors
+///
+/// If other users can change the file's directories or the links on the way.
+pub(super) fn check(servers: &[IpAddr], named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let Some(server) = servers.first() else {
+        return Ok(None);
+    };
+    let found = find(named.unwrap_or(Path::new(FILE)), Links::Followed);
+    let error = match (found, named) {
+        (Ok(Some(place)), Some(path)) if !is_of_resolver(place.path()) => {
+            let told = format!("{} leads to {}", path.display(), place.path().display());
+            io::Error::new(io::ErrorKind::PermissionDenied, told)
+        }
+        (Ok(Some(place)), Some(_)) => return Ok(Some(place.path().to_owned())),
+        (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        // The file may come later.
+        (_, named) => return Ok(named.map(Path::to_owned)),
+    };
+    let (option, advice) = match named {
+        Some(path) => (
+            format!("--dns-file {}", path.display()),
+            "name a file in directories that only root can change",
+        ),
+        None => (
+            format!("--dns {server}: {FILE}"),
+            "make /etc/resolv.conf a file, or a link to a file in directories that only root can \
+             change",
+        ),
+    };
+    Err(Cause::File.failed(format_args!(
+        "{option}: {error}, so another user could have this program write any file: {advice}"
+    )))
 }
 
 /// True for a file name that resolvers use, such as `resolv.conf.auto`. No other file is ever
@@ -169,6 +211,16 @@ fn text(before: &str, servers: &[IpAddr]) -> String {
 }
 
 impl Replaced {
+    /// Writes the new content. A file that has come or gone since the plan was made is an error.
+    fn write(&self) -> io::Result<()> {
+        let place = find(&self.path, Links::Refused)?;
+        let place = place.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        match &self.before {
+            Some(_) => place.write(&self.after),
+            None => place.create(&self.after),
+        }
+    }
+
     /// Restores the old content, unless another program has changed the file.
     pub(crate) fn restore(&self) -> Result<(), Failure> {
         if self.is_named && is_of_resolver(&self.path) {
@@ -189,7 +241,18 @@ impl Replaced {
             );
             return Ok(());
         }
-        let now = fs::read_to_string(path).ok();
+        let place = match find(path, Links::Refused) {
+            Ok(Some(place)) => place,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("{} stays as it is: {error}", path.display());
+                return Ok(());
+            }
+            _ => {
+                tracing::warn!("{} is not there any more", path.display());
+                return Ok(());
+            }
+        };
+        let now = place.read().ok().flatten();
         if now == self.before {
             return Ok(());
         }
@@ -202,8 +265,8 @@ impl Replaced {
             return Ok(());
         }
         let done = match &self.before {
-            Some(before) => fs::write(path, before),
-            None => fs::remove_file(path),
+            Some(before) => place.write(before),
+            None => place.remove(),
         };
         done.map_err(|error| cannot("restore", path, &error))
     }
@@ -215,6 +278,8 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -283,7 +348,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolv.conf");
         let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
-        let plan = |path: &Path| Resolver::plan_of(path.to_owned(), &servers);
+        let plan = |path: &Path| Resolver::plan_of(path, Links::Followed, &servers);
         let before = |path: &Path| match plan(path).unwrap() {
             Resolver::File(replaced) => {
                 let text = text(replaced.before.as_deref().unwrap_or_default(), &servers);
@@ -355,5 +420,52 @@ mod tests {
         };
         let failure = Resolver::File(missing).set("tun0", &[]).unwrap_err();
         assert_eq!(failure.cause(), Some(Cause::File));
+    }
+
+    #[test]
+    fn files_that_others_can_replace_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (directory, secret) = (root.path().join("daemon"), root.path().join("shadow"));
+        let path = directory.join("resolv.conf");
+        fs::create_dir(&directory).unwrap();
+        fs::write(&secret, "secret\n").unwrap();
+        fs::write(&path, "nameserver 10.9.9.9\n").unwrap();
+        let servers = ["9.9.9.9".parse().unwrap()];
+        let allow = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(&directory, mode).unwrap();
+        };
+        assert_eq!(check(&[], Some(&path)), Ok(None));
+        assert_eq!(check(&servers, Some(&path)), Ok(Some(path.clone())));
+        let set = Resolver::plan(&servers, Some(&path)).unwrap();
+        set.set("tun0", &servers).unwrap();
+        allow(0o777);
+        let failure = check(&servers, Some(&path)).unwrap_err();
+        let told = failure.message();
+        let start = format!(
+            "--dns-file {}: the directory {}",
+            path.display(),
+            directory.display()
+        );
+        assert!(told.starts_with(&start) && told.contains("777"), "{told}");
+        assert_eq!(failure.cause(), Some(Cause::File));
+        assert!(set.set("tun0", &servers).is_err());
+        // A link in the place of the file, also where only root could put the link.
+        fs::remove_file(&path).unwrap();
+        for mode in [0o777, 0o755] {
+            allow(mode);
+            for target in [&secret, &root.path().join("missing")] {
+                std::os::unix::fs::symlink(target, &path).unwrap();
+                assert!(Resolver::plan(&servers, Some(&path)).is_err());
+                assert!(set.set("tun0", &servers).is_err());
+                set.replaced().unwrap().restore().unwrap();
+                fs::remove_file(&path).unwrap();
+            }
+        }
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        let failure = check(&servers, Some(&path)).unwrap_err();
+        assert!(failure.message().contains(" leads to "), "{failure:?}");
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "secret\n");
+        assert!(!root.path().join("missing").exists());
     }
 }

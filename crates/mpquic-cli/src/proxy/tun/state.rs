@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -107,6 +107,23 @@ fn check_directory(directory: &Path) -> io::Result<()> {
     (real.ancestors()).try_for_each(|path| check(&fs::symlink_metadata(path)?, path))
 }
 
+/// Takes the rights of other users away. Versions before had states that every user could read.
+/// The path has passed [`check`], so nobody else can put another file there.
+fn make_private(path: &Path) {
+    let tighten = || {
+        let metadata = fs::metadata(path)?;
+        let mode = metadata.mode() & 0o700;
+        let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+        if is_ours && metadata.mode() & 0o077 != 0 {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        }
+        io::Result::Ok(())
+    };
+    if let Err(error) = tighten() {
+        tracing::warn!("other users can read {}: {error}", path.display());
+    }
+}
+
 impl StateFile {
     /// Creates the state file of a device.
     ///
@@ -117,14 +134,17 @@ impl StateFile {
         let name = state.name.clone() + &suffix()?;
         let mut last = io::ErrorKind::NotFound.into();
         for directory in directories {
-            // The resolver's configuration is no secret, so every user may read. A user who could
-            // write here could change any part of the machine.
-            let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(directory);
+            // A state has the content of the resolver's file, which other users may be unable to
+            // read. A user who could write here could change any part of the machine.
+            let made = (fs::DirBuilder::new().mode(0o700).recursive(true)).create(directory);
             let path = directory.join(&name);
             let safe = made.and_then(|()| check_directory(directory));
+            if safe.is_ok() {
+                make_private(directory);
+            }
             let file = safe.and_then(|()| {
                 (OpenOptions::new().write(true).create_new(true))
-                    .mode(0o644)
+                    .mode(0o600)
                     .open(&path)
             });
             match file {
@@ -148,7 +168,11 @@ impl StateFile {
                 tracing::warn!("{error}: what is in it is left alone");
                 false
             }
-            checked => checked.is_ok(),
+            Ok(()) => {
+                make_private(d);
+                true
+            }
+            Err(_) => false,
         });
         let entries = safe.filter_map(|d| fs::read_dir(d).ok());
         let paths = entries.flatten().flatten().map(|entry| entry.path());
@@ -181,6 +205,7 @@ impl StateFile {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, told));
         }
         check(&metadata, &self.path)?;
+        make_private(&self.path);
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let state: State = serde_json::from_str(&text)?;
@@ -207,7 +232,7 @@ impl StateFile {
         let mut file = options
             .write(true)
             .create_new(true)
-            .mode(0o644)
+            .mode(0o600)
             .open(&next)?;
         file.write_all(text.as_bytes())?;
         fs::rename(next, &self.path)
@@ -220,8 +245,6 @@ impl StateFile {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::super::kill_switch::tests::kill_switch;
     use super::*;
 
@@ -268,7 +291,7 @@ pub(super) mod tests {
         assert_eq!((left.name, left.table), (closed.name, closed.table));
     }
 
-    /// The first usable directory gets one state file, which other users can read and not write.
+    /// The first usable directory gets one state file, which other users can neither read nor write.
     #[test]
     fn device_has_one_state_file() {
         let root = tempfile::tempdir().unwrap();
@@ -285,8 +308,8 @@ pub(super) mod tests {
         assert!(made.path().ends_with(name));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         // The umask may remove further permissions.
-        assert_eq!(mode(&places[1]) & !0o755, 0);
-        assert_eq!(mode(made.path()) & !0o644, 0);
+        assert_eq!(mode(&places[1]) & !0o700, 0);
+        assert_eq!(mode(made.path()) & !0o600, 0);
         let again = StateFile::create(&places, &state("tun1")).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         StateFile::create(&places, &state("tun0")).unwrap();
@@ -370,6 +393,30 @@ pub(super) mod tests {
         file.write(&state("tun0")).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
         assert!(file.read().is_ok());
+    }
+
+    /// Earlier versions made states that every user could read.
+    #[test]
+    fn states_become_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("tun");
+        let places = [place.clone()];
+        let file = StateFile::create(&places, &state("tun0")).unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        set(&place, 0o755);
+        set(file.path(), 0o644);
+        StateFile::all(&places).unwrap();
+        assert_eq!(mode(&place), 0o700);
+        file.read().unwrap();
+        assert_eq!(mode(file.path()), 0o600);
+        set(&place, 0o755);
+        set(file.path(), 0o644);
+        StateFile::create(&places, &state("tun1")).unwrap();
+        file.write(&state("tun0")).unwrap();
+        assert_eq!((mode(&place), mode(file.path())), (0o700, 0o600));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::changes::Changes;
+use super::guard::Guard;
 use super::kill_switch;
 use super::state::State;
 use super::strays::{self, Strays};
@@ -21,6 +22,7 @@ pub(crate) type Shown = Arc<Mutex<Option<TunnelRow>>>;
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: State,
+    guard: Guard,
     strays: Strays,
     shown: Shown,
     /// True once the last failure is in the log.
@@ -28,9 +30,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(state: State, shown: Shown) -> Self {
+    pub(super) fn new(state: State, guard: Guard, shown: Shown) -> Self {
         Self {
             state,
+            guard,
             strays: Strays::default(),
             shown,
             has_failed: false,
@@ -39,7 +42,7 @@ impl Watch {
 
     /// Checks at once, and then after each change.
     pub(crate) async fn run(mut self) -> Infallible {
-        let mut changes = Changes::new(self.state.kill_switch.is_some());
+        let mut changes = Changes::new(self.state.kill_switch.is_some() || self.guard.is_set());
         loop {
             // The task waits for programs of the system, so it runs on a thread of its own.
             let looked = tokio::task::spawn_blocking(move || {
@@ -59,8 +62,10 @@ impl Watch {
     }
 
     fn look(&mut self) {
-        let guarded = self.guard();
-        match guarded.and_then(|()| self.count()) {
+        // A failure of one does not stop the other.
+        let kept = self.guard.keep();
+        let counted = self.keep_closed().and_then(|()| self.count());
+        match counted.and(kept) {
             Ok(()) => self.has_failed = false,
             Err(failure) if !std::mem::replace(&mut self.has_failed, true) => {
                 tracing::error!(
@@ -74,7 +79,7 @@ impl Watch {
 
     /// Closes the kill switch again after another program has removed its table. A reload of all
     /// firewall rules removes the table, for example.
-    fn guard(&self) -> Result<(), Failure> {
+    fn keep_closed(&self) -> Result<(), Failure> {
         let Some(kill_switch) = &self.state.kill_switch else {
             return Ok(());
         };

@@ -11,7 +11,7 @@ const ELSEWHERE: [&str; 2] = ["198.51.100.9", "2001:db8:99::9"];
 /// Bytes of a payload that no packet of QUIC has.
 const SHORT: &[u8] = b"x";
 
-fn nft(namespace: &str, rules: &str) -> String {
+pub(super) fn nft(namespace: &str, rules: &str) -> String {
     let words = ["netns", "exec", namespace, "nft", rules];
     let output = Command::new("ip").args(words).output().unwrap();
     assert!(output.status.success(), "{rules}: {output:?}");

@@ -2,8 +2,10 @@
 //! machine. Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored
 //! proxy_tun`.
 
+mod forged;
 mod hostile;
 mod lan_dns;
+mod resolver_links;
 mod udp_mapping;
 
 use std::fs::{self, File};
@@ -417,7 +419,10 @@ fn a_user_routes_into_the_device_alone() {
     // Addresses of the device bring their own routes, and nothing else is new. The system may add a
     // link-local address; the network's other devices have none.
     let name = &network.client;
-    let with_device = network.state();
+    let state = network.state();
+    // The table against forged packets is the last of nftables.
+    let (with_device, guard) = state.split_once("table inet mpquic_device_").unwrap();
+    assert_eq!(guard.matches(" drop\n").count(), 2, "{guard}");
     for line in with_device.lines().filter(|line| !before.contains(*line)) {
         let is_of_device = [
             "mpquic0",
@@ -663,6 +668,9 @@ fn proxy_down_undoes_a_killed_client() {
     for rule in ["32000", "32001", "32001", "32001"] {
         let delete = format!("rule delete priority {rule}");
         ip(&format!("-n {} {delete}", network.client));
+    }
+    for guard in network.guards() {
+        hostile::nft(&network.client, &format!("delete table inet {guard}"));
     }
     assert_eq!(network.state(), before);
 
