@@ -20,9 +20,10 @@ const LARGEST: usize = 64 << 10;
 /// The socket of an association.
 pub(crate) struct Association {
     socket: UdpSocket,
-    /// Only packets of this address are accepted.
-    client: IpAddr,
-    /// Where they come from, once one came.
+    /// Only packets of this address are accepted, and of this port if the client has announced its
+    /// port.
+    client: (IpAddr, Option<u16>),
+    /// The source of the accepted packets, after the first one.
     from: OnceLock<SocketAddr>,
 }
 
@@ -70,8 +71,9 @@ impl Deliver for AnswersOfPeers {
 }
 
 impl Association {
-    /// For a client of this address; on a port of our own address that it knows.
-    pub(crate) async fn bind(ours: IpAddr, client: IpAddr) -> io::Result<Arc<Self>> {
+    /// For a client of this address, which has perhaps announced its port; on our own address that
+    /// the client knows.
+    pub(crate) async fn bind(ours: IpAddr, client: (IpAddr, Option<u16>)) -> io::Result<Arc<Self>> {
         let socket = with_room(UdpSocket::bind((ours, 0)).await?);
         Ok(Arc::new(Self {
             socket,
@@ -82,6 +84,15 @@ impl Association {
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// A packet from this source belongs to the client. Without an announced port, the source of the
+    /// first packet is the client.
+    fn is_client(&self, from: SocketAddr) -> bool {
+        let (ip, port) = self.client;
+        from.ip() == ip
+            && port.is_none_or(|port| port == from.port())
+            && *self.from.get_or_init(|| from) == from
     }
 
     /// Carries packets until dropped.
@@ -95,7 +106,7 @@ impl Association {
                 tokio::task::yield_now().await;
                 continue;
             };
-            if from.ip() != self.client || *self.from.get_or_init(|| from) != from {
+            if !self.is_client(from) {
                 continue;
             }
             let Some((target, start)) = udp_packet(&buffer[..length]) else {
