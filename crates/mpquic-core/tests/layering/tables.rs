@@ -337,12 +337,13 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-proxy/src/server",
         &[
-            ("accounts", ""),
             ("echo_filter", ""),
             ("ip", "echo_filter"),
             ("refusal", ""),
-            ("outwards", "accounts refusal"),
             ("request_memory", ""),
+            ("strangers", ""),
+            ("accounts", "strangers"),
+            ("outwards", "accounts refusal"),
             ("reverse", "accounts outwards refusal"),
             ("udp", ""),
             ("windows", ""),

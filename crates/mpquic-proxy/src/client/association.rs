@@ -20,8 +20,7 @@ const LARGEST: usize = 64 << 10;
 /// The socket of an association.
 pub(crate) struct Association {
     socket: UdpSocket,
-    /// Only packets of this address are accepted, and of this port if the client has announced its
-    /// port.
+    /// The address of accepted packets, and their port after an announcement of the client.
     client: (IpAddr, Option<u16>),
     /// The source of the accepted packets, after the first one.
     from: OnceLock<SocketAddr>,
@@ -71,7 +70,7 @@ impl Deliver for AnswersOfPeers {
 }
 
 impl Association {
-    /// For a client of this address, which has perhaps announced its port; on our own address that
+    /// For a client at this address, perhaps with an announced port. The socket has our address that
     /// the client knows.
     pub(crate) async fn bind(ours: IpAddr, client: (IpAddr, Option<u16>)) -> io::Result<Arc<Self>> {
         let socket = with_room(UdpSocket::bind((ours, 0)).await?);

@@ -68,8 +68,8 @@ pub(crate) fn method(can: bool) -> [u8; 2] {
 }
 
 /// A request; `None` for an incomplete request. The target of UDP ASSOCIATE announces the client's
-/// sending address. Most clients do not know their port in advance and name port 0, so the target is
-/// `None`.
+/// sending address. Port 0, the usual announcement of clients before their first packet, gives no
+/// target.
 pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>, Refused> {
     let [version, command, _, address @ ..] = bytes else {
         return match bytes {
@@ -94,7 +94,7 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>,
     Ok(Some(((command, address), 3 + length)))
 }
 
-/// The port from which alone a client at this address will send, by the target of its UDP ASSOCIATE
+/// The sending port of a client at this address, by the target of the client's UDP ASSOCIATE
 /// request. An announced address other than the client's tells nothing: some programs announce a
 /// target, or their own address before a NAT.
 pub(crate) fn sending_port(announced: Option<Target>, client: IpAddr) -> Option<u16> {

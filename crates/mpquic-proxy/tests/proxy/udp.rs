@@ -209,7 +209,7 @@ async fn socks_associates() -> TestResult {
     within("the end", ended).await
 }
 
-/// RFC 1928 section 6: a program may name the port from which it sends. Another program of the same
+/// RFC 1928 section 6: a program names its sending port in advance. Another program of the same
 /// machine sends first.
 #[tokio::test]
 async fn an_association_is_for_the_port_that_its_program_names() -> TestResult {
