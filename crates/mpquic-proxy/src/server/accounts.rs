@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::strangers::{Heard, Strangers, Waits};
 use crate::class::FlowKind;
 use crate::flow_table::Flow;
 use crate::giving_way::Use;
 use crate::shares::{Holding, Measure, Pool, Rules, Taker};
+use crate::strangers::{Heard, StrangersOfAll, Waits};
 
 /// Period in which new flows are counted.
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub(crate) struct Accounts {
     /// UDP flows of all kinds: each has a port.
     udp_ports: Pool,
     /// Connections to the ports of clients.
-    strangers: Strangers,
+    strangers: StrangersOfAll,
     lookups: Pool,
     begun: Mutex<BTreeMap<(Taker, Turns), Begun>>,
     /// The number of flows for all clients.
@@ -124,7 +124,7 @@ impl Accounts {
             name_flows: kind(IDLE),
             ip_flows: kind(Duration::MAX),
             udp_ports: pool(u64::MAX, 1, IDLE),
-            strangers: Strangers::default(),
+            strangers: StrangersOfAll::default(),
             all_flows: AtomicU64::new(flows as u64),
             all_udp_ports: AtomicU64::new(u64::MAX),
             lookups: Pool::new(Rules {
@@ -238,7 +238,10 @@ impl Counted {
     /// gives way to UDP flows of clients with fewer.
     pub(crate) async fn gives_way(&self, flow: Arc<Flow>) {
         let measure: Arc<dyn Measure> = if self.is_of_stranger {
-            Arc::new(Heard(flow))
+            Arc::new(Heard {
+                flow,
+                bytes: |carried| &carried.to_stream,
+            })
         } else {
             Arc::new(Answers(flow))
         };

@@ -11,7 +11,6 @@ mod outwards;
 mod refusal;
 mod request_memory;
 mod reverse;
-mod strangers;
 mod udp;
 mod windows;
 

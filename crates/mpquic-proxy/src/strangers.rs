@@ -3,53 +3,68 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::flow_table::Flow;
+use crate::flow_table::{Carried, Flow};
 use crate::giving_way::Use;
 use crate::shares::{Holding, Measure, Pool, Rules, Taker};
 
 /// After this time without a byte of the stranger, a connection gives way to connections of others.
 const SILENT: Duration = Duration::from_secs(10);
-/// At this number of owners, owners without connections are forgotten.
+/// At this number of clients, clients without connections are forgotten.
 const MANY: usize = 1024;
 
-/// The connections of strangers, for each owner of ports.
-#[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<BTreeMap<Taker, Pool>>);
+/// The connections of the strangers of one client.
+#[derive(Debug, Clone)]
+pub(crate) struct Strangers(Pool);
 
 impl Strangers {
-    /// Counts a connection from this address to a port of this owner. All strangers of the owner
-    /// share `most` connections, and a source with many connections gives way to a source with few.
-    /// `None` if no connection gives way.
-    pub(super) fn try_take(&self, owner: &Taker, from: IpAddr, most: u64) -> Option<Holding> {
-        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pools.len() >= MANY {
-            pools.retain(|_, pool| pool.used() > 0);
-        }
-        let pool = pools.entry(owner.clone()).or_insert_with(|| {
-            Pool::new(Rules {
-                capacity: most,
-                // A front server of the user may be the only source.
-                floor: u64::MAX,
-                grace: Duration::ZERO,
-                window: SILENT,
-            })
-        });
+    /// Strangers with this number of connections.
+    pub(crate) fn new(most: u64) -> Self {
+        Self(Pool::new(Rules {
+            capacity: most,
+            // A front server of the client may be the only source.
+            floor: u64::MAX,
+            grace: Duration::ZERO,
+            window: SILENT,
+        }))
+    }
+
+    /// Counts a connection from this address among at most `most` connections. A source with many
+    /// connections gives way to a source with few. `None` if no connection gives way.
+    pub(crate) fn try_take(&self, from: IpAddr, most: u64) -> Option<Holding> {
         // The options may have changed.
-        pool.set_capacity(most);
-        let held = pool.try_take_of(&Taker::new(None, from), 1, most)?;
+        self.0.set_capacity(most);
+        let held = self.0.try_take_of(&Taker::new(None, from), 1, most)?;
         held.measure(Arc::new(Waits(Instant::now())));
         Some(held)
     }
 }
 
+/// The strangers of each client with ports at a server.
+#[derive(Debug, Default)]
+pub(crate) struct StrangersOfAll(Mutex<BTreeMap<Taker, Strangers>>);
+
+impl StrangersOfAll {
+    /// [`Strangers::try_take`] for the strangers of this client.
+    pub(crate) fn try_take(&self, owner: &Taker, from: IpAddr, most: u64) -> Option<Holding> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MANY {
+            all.retain(|_, strangers| strangers.0.used() > 0);
+        }
+        let strangers = all.entry(owner.clone());
+        let strangers = strangers.or_insert_with(|| Strangers::new(most));
+        strangers.try_take(from, most)
+    }
+}
+
 /// The use of a connection that waits for the client since this time.
 #[derive(Debug)]
-pub(super) struct Waits(pub(super) Instant);
+pub(crate) struct Waits(pub(crate) Instant);
 
 impl Measure for Waits {
     fn used(&self, _: Instant) -> Use {
@@ -62,11 +77,15 @@ impl Measure for Waits {
 
 /// The use of a connection by the data of the stranger.
 #[derive(Debug)]
-pub(super) struct Heard(pub(super) Arc<Flow>);
+pub(crate) struct Heard {
+    pub(crate) flow: Arc<Flow>,
+    /// The stranger's bytes.
+    pub(crate) bytes: fn(&Carried) -> &AtomicU64,
+}
 
 impl Measure for Heard {
     fn used(&self, now: Instant) -> Use {
-        let used = self.0.used(&self.0.carried.to_stream);
+        let used = self.flow.used((self.bytes)(&self.flow.carried));
         Use {
             // After the first byte of a stranger, the idle timeout alone counts.
             last: if used.is_answered { now } else { used.last },
@@ -79,14 +98,14 @@ impl Measure for Heard {
 mod tests {
     use super::*;
 
-    fn take(strangers: &Strangers, owner: &str, from: u8) -> Option<Holding> {
+    fn take(strangers: &StrangersOfAll, owner: &str, from: u8) -> Option<Holding> {
         let from = IpAddr::from([192, 0, 2, from]);
         strangers.try_take(&Taker::User(owner.into()), from, 4)
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_source_leaves_connections_for_others() {
-        let strangers = Strangers::default();
+        let strangers = StrangersOfAll::default();
         let mut held = Vec::new();
         for _ in 0..4 {
             held.push(take(&strangers, "a", 1).unwrap());
@@ -104,7 +123,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_silent_connection_gives_way() {
-        let strangers = Strangers::default();
+        let strangers = StrangersOfAll::default();
         let table = Arc::<crate::flow_table::FlowTable>::default();
         let mut held = Vec::new();
         for _ in 0..4 {
@@ -112,14 +131,17 @@ mod tests {
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         let speaking = table.begin(crate::class::FlowKind::Tcp, None, Some("a"), None);
-        held[0].measure(Arc::new(Heard((*speaking).clone())));
+        held[0].measure(Arc::new(Heard {
+            flow: (*speaking).clone(),
+            bytes: |carried| &carried.to_stream,
+        }));
         (speaking.carried.to_stream).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let next = take(&strangers, "a", 1);
         assert!(next.is_some());
         let ended: Vec<_> = held.iter().map(Holding::has_ended).collect();
         assert_eq!(ended, [false, true, false, false]);
         // Many sources with a connection each: a silent connection gives way after a while.
-        let strangers = Strangers::default();
+        let strangers = StrangersOfAll::default();
         let held: Vec<_> = (0..4)
             .filter_map(|from| take(&strangers, "a", from))
             .collect();
@@ -131,13 +153,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn owners_without_connections_are_forgotten() {
-        let strangers = Strangers::default();
+        let strangers = StrangersOfAll::default();
         let held = take(&strangers, "kept", 1);
         for owner in 0..3 * MANY {
             assert!(take(&strangers, &owner.to_string(), 1).is_some());
         }
-        let pools = strangers.0.lock().unwrap();
-        assert!(pools.len() <= MANY && pools.contains_key(&Taker::User("kept".into())));
+        let all = strangers.0.lock().unwrap();
+        assert!(all.len() <= MANY && all.contains_key(&Taker::User("kept".into())));
         drop(held);
     }
 }
