@@ -39,7 +39,12 @@ impl Strangers {
     pub(crate) fn try_take(&self, from: IpAddr, most: u64) -> Option<Holding> {
         // The options may have changed.
         self.0.set_capacity(most);
-        let held = self.0.try_take_of(&Taker::new(None, from), 1, most)?;
+        let source = Taker::new(None, from);
+        let held = self.0.try_take_of(&source, 1, most).or_else(|| {
+            // No source has more connections: the silent connections of this source give way.
+            let own = self.0.used_by(&source).max(1);
+            self.0.try_take_of(&source, 1, own)
+        })?;
         held.measure(Arc::new(Waits(Instant::now())));
         Some(held)
     }
@@ -116,9 +121,12 @@ mod tests {
         assert!(other.iter().all(Option::is_some));
         let ended: Vec<_> = held.iter().map(Holding::has_ended).collect();
         assert_eq!(ended, [true, true, false, false]);
-        // Both sources have the same number.
-        assert!(take(&strangers, "a", 1).is_none());
-        assert!(take(&strangers, "a", 2).is_none());
+        // Both sources have the same number, so each source has its own connections to give.
+        let next = take(&strangers, "a", 1);
+        let ended: Vec<_> = held.iter().map(Holding::has_ended).collect();
+        assert!(next.is_some());
+        assert_eq!(ended, [true, true, true, false]);
+        assert!(!other.iter().flatten().any(Holding::has_ended));
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ impl Client {
                     let picking = client.pick(&session, &reverse, (number, from), &held);
                     let picked = tokio::select! {
                         picked = picking => picked,
-                        // The server may have no connection of this number any more.
+                        // Meanwhile the server may have dropped the connection.
                         () = held.gives_way() => None,
                     };
                     if picked.is_none() {
