@@ -133,6 +133,7 @@ mod reverse;
 mod rules;
 mod server;
 pub mod shares;
+mod strangers;
 mod streams;
 mod target;
 mod transport;

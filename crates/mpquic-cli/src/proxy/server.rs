@@ -261,6 +261,7 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.rules.nat64 = args.nat64.clone();
     options.max_flows = args.max_flows as usize;
     options.all_flows = descriptors::for_flows();
+    options.udp_ports = descriptors::for_udp_ports();
     options.user_memory = u64::from(args.max_user_memory) << 20;
     options.all_memory = u64::from(args.max_memory) << 20;
     options.flows_per_second = args.max_new_flows;

@@ -294,6 +294,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("ip_scope", "ip ip_capsule target"),
             ("peers", "bound"),
             ("relay", "flow_table kernel_queue streams"),
+            ("strangers", "flow_table giving_way shares"),
             ("reverse", "bound capsule target"),
             ("transport", "class"),
             ("copies", "capsule class flow_table transport"),
@@ -301,11 +302,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("datagrams", "capsule copies"),
             (
                 "client",
-                "arrivals bound capsule class copies credential datagrams flow_table giving_way ip ip_capsule ip_scope kernel_queue listening peers relay reverse streams target transport",
+                "arrivals bound capsule class copies credential datagrams flow_table giving_way ip ip_capsule ip_scope kernel_queue listening peers relay reverse shares streams strangers target transport",
             ),
             (
                 "server",
-                "arrivals bound capsule class copies credentials datagrams flow_table gate giving_way ip ip_capsule ip_scope listening peers relay reverse rules shares streams target transport",
+                "arrivals bound capsule class copies credentials datagrams flow_table gate giving_way ip ip_capsule ip_scope listening peers relay reverse rules shares streams strangers target transport",
             ),
         ],
     ),
@@ -337,12 +338,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-proxy/src/server",
         &[
-            ("accounts", ""),
             ("echo_filter", ""),
             ("ip", "echo_filter"),
             ("refusal", ""),
-            ("outwards", "accounts refusal"),
             ("request_memory", ""),
+            ("accounts", ""),
+            ("outwards", "accounts refusal"),
             ("reverse", "accounts outwards refusal"),
             ("udp", ""),
             ("windows", ""),

@@ -20,9 +20,9 @@ const LARGEST: usize = 64 << 10;
 /// The socket of an association.
 pub(crate) struct Association {
     socket: UdpSocket,
-    /// Only packets of this address are accepted.
-    client: IpAddr,
-    /// Where they come from, once one came.
+    /// The address of accepted packets, and their port after an announcement of the client.
+    client: (IpAddr, Option<u16>),
+    /// The source of the accepted packets, after the first one.
     from: OnceLock<SocketAddr>,
 }
 
@@ -70,8 +70,9 @@ impl Deliver for AnswersOfPeers {
 }
 
 impl Association {
-    /// For a client of this address; on a port of our own address that it knows.
-    pub(crate) async fn bind(ours: IpAddr, client: IpAddr) -> io::Result<Arc<Self>> {
+    /// For a client at this address, perhaps with an announced port. The socket has our address that
+    /// the client knows.
+    pub(crate) async fn bind(ours: IpAddr, client: (IpAddr, Option<u16>)) -> io::Result<Arc<Self>> {
         let socket = with_room(UdpSocket::bind((ours, 0)).await?);
         Ok(Arc::new(Self {
             socket,
@@ -82,6 +83,15 @@ impl Association {
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// A packet from this source belongs to the client. Without an announced port, the source of the
+    /// first packet is the client.
+    fn is_client(&self, from: SocketAddr) -> bool {
+        let (ip, port) = self.client;
+        from.ip() == ip
+            && port.is_none_or(|port| port == from.port())
+            && *self.from.get_or_init(|| from) == from
     }
 
     /// Carries packets until dropped.
@@ -95,7 +105,7 @@ impl Association {
                 tokio::task::yield_now().await;
                 continue;
             };
-            if from.ip() != self.client || *self.from.get_or_init(|| from) != from {
+            if !self.is_client(from) {
                 continue;
             }
             let Some((target, start)) = udp_packet(&buffer[..length]) else {

@@ -299,14 +299,15 @@ async fn serve_socks(mut begun: Begun, client: &Client) -> io::Result<()> {
             }
         },
         (Command::Connect, None) => Ok(()),
-        (Command::UdpAssociate, _) => associate(begun, client).await,
+        (Command::UdpAssociate, announced) => associate(begun, announced, client).await,
     }
 }
 
 /// A UDP association lasts as long as its TCP connection.
-async fn associate(mut begun: Begun, client: &Client) -> io::Result<()> {
-    let (ours, theirs) = (begun.tcp.local_addr()?, begun.tcp.peer_addr()?);
-    let bound = Association::bind(ours.ip(), theirs.ip()).await;
+async fn associate(mut begun: Begun, announced: Option<Target>, client: &Client) -> io::Result<()> {
+    let (ours, theirs) = (begun.tcp.local_addr()?, begun.tcp.peer_addr()?.ip());
+    let port = socks::sending_port(announced, theirs);
+    let bound = Association::bind(ours.ip(), (theirs, port)).await;
     let Ok((association, address)) = bound.and_then(|bound| Ok((bound.clone(), bound.address()?)))
     else {
         let reply = socks::reply(Reply::GeneralFailure, NOWHERE);

@@ -24,7 +24,7 @@ use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::Numbers;
 use crate::credential::Credential;
 use crate::datagrams::Demux;
-use crate::flow_table::{FlowStats, FlowTable, OpenFlow};
+use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
 use crate::kernel_queue::KernelQueue;
 use crate::relay::{Passing, Unchanged, relay};
 use crate::target::Target;
@@ -63,6 +63,10 @@ pub struct ClientOptions {
     /// (endpoint-independent mapping, RFC 4787), in SOCKS associations and devices. Otherwise, and
     /// at proxies that cannot, each target of the socket has a port of its own.
     pub udp_binding: Option<Filtering>,
+    /// Open connections of strangers to one port of the proxy that leads to this client, 4096 by
+    /// default. Beyond the limit, a new connection displaces a silent connection, or a connection of
+    /// the address with most connections.
+    pub max_reverse: usize,
 }
 
 impl ClientOptions {
@@ -75,6 +79,7 @@ impl ClientOptions {
             udp_idle: Duration::from_secs(2 * 60),
             classes: Vec::new(),
             udp_binding: None,
+            max_reverse: 4096,
         }
     }
 }
@@ -527,6 +532,11 @@ impl Drop for TcpFlow {
 }
 
 impl TcpFlow {
+    /// The flow in the table.
+    pub(super) fn flow(&self) -> &Arc<Flow> {
+        &self.flow
+    }
+
     /// Joins the flow to a local TCP connection until both sides have ended. `begun` has bytes
     /// already read from the local connection. Each side learns of the other side's end or reset.
     pub async fn join(self, tcp: TcpStream, begun: Bytes) {

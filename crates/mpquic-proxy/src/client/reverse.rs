@@ -9,17 +9,17 @@ use http::HeaderValue;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::{TCP_ACCEPT, TCP_LISTEN};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::flows::{Accepted, Client, NoFlow, Session};
 use crate::capsule::Capsules;
 use crate::reverse::{Told, accept_path, listen_path};
+use crate::shares::Holding;
+use crate::strangers::{Heard, Strangers};
 use crate::streams::{Incoming, Outgoing};
 use crate::target::{Host, Target};
 
-/// Open connections of one port. Further ones are refused.
-const MOST: usize = 4096;
 /// Refusals that may wait for the stream.
 const MOST_REFUSALS: usize = 64;
 /// Longest time to connect to the target.
@@ -63,28 +63,30 @@ impl Client {
         opened();
         let (mut send, mut recv) = stream.split();
         let (refuse, mut refusals) = mpsc::channel(MOST_REFUSALS);
-        let open = Arc::new(Semaphore::new(MOST));
+        let most = self.0.options.max_reverse as u64;
+        let strangers = Strangers::new(most);
         let mut capsules = Capsules::of_reverse();
         loop {
             while let Ok(Some((kind, value))) = capsules.take() {
                 let Some(Told::Waiting(number, from)) = Told::parse(kind, &value) else {
                     continue;
                 };
-                let Ok(permit) = open.clone().try_acquire_owned() else {
+                let Some(held) = strangers.try_take(from.ip(), most) else {
                     let _ = refuse.try_send(number);
                     continue;
                 };
                 let (client, session) = (self.clone(), session.clone());
                 let (reverse, refuse) = (reverse.clone(), refuse.clone());
                 tokio::spawn(async move {
-                    if client
-                        .pick(&session, &reverse, (number, from))
-                        .await
-                        .is_none()
-                    {
+                    let picking = client.pick(&session, &reverse, (number, from), &held);
+                    let picked = tokio::select! {
+                        picked = picking => picked,
+                        // Meanwhile the server may have dropped the connection.
+                        () = held.gives_way() => None,
+                    };
+                    if picked.is_none() {
                         let _ = refuse.try_send(number);
                     }
-                    drop(permit);
                 });
             }
             tokio::select! {
@@ -131,6 +133,7 @@ impl Client {
         session: &Session,
         reverse: &Reverse,
         (number, from): (u64, SocketAddr),
+        held: &Holding,
     ) -> Option<()> {
         let target = &reverse.target;
         let connecting = async {
@@ -151,7 +154,14 @@ impl Client {
             }
         };
         match self.ask_for(session, TCP_ACCEPT, accept_path(number)).await {
-            Ok(accepted) => self.joined(target, accepted).join(tcp, Bytes::new()).await,
+            Ok(accepted) => {
+                let flow = self.joined(target, accepted);
+                held.measure(Arc::new(Heard {
+                    flow: flow.flow().clone(),
+                    bytes: |carried| &carried.from_stream,
+                }));
+                flow.join(tcp, Bytes::new()).await;
+            }
             Err(error) => {
                 tracing::debug!("TCP from {from} to {target}: {error}");
                 let _ = tcp.set_zero_linger();

@@ -67,8 +67,9 @@ pub(crate) fn method(can: bool) -> [u8; 2] {
     [VERSION, method]
 }
 
-/// A request; `None` for an incomplete request. The target of UDP ASSOCIATE has no use: the field
-/// announces the client's sending address, which most clients do not know in advance.
+/// A request; `None` for an incomplete request. The target of UDP ASSOCIATE announces the client's
+/// sending address. Port 0, the usual announcement of clients before their first packet, gives no
+/// target.
 pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>, Refused> {
     let [version, command, _, address @ ..] = bytes else {
         return match bytes {
@@ -91,6 +92,21 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>,
         return Err(Refused::With(Reply::AddressNotSupported));
     }
     Ok(Some(((command, address), 3 + length)))
+}
+
+/// The sending port of a client at this address, by the target of the client's UDP ASSOCIATE
+/// request. An announced address other than the client's tells nothing: some programs announce a
+/// target, or their own address before a NAT.
+pub(crate) fn sending_port(announced: Option<Target>, client: IpAddr) -> Option<u16> {
+    let announced = announced?;
+    let is_own = match announced.host() {
+        Host::Address(ip) => {
+            let ip = ip.to_canonical();
+            ip.is_unspecified() || ip == client.to_canonical()
+        }
+        Host::Name(_) => false,
+    };
+    is_own.then_some(announced.port())
 }
 
 /// The longest greeting or request, bytes.
@@ -254,6 +270,27 @@ mod tests {
             assert_eq!(request(no_target), with(Reply::AddressNotSupported));
         }
         assert_eq!(request(b"\x04\x01\x00\x50"), Err(Refused::Silently));
+    }
+
+    #[test]
+    fn an_announced_port_is_that_of_the_client() {
+        let cases = [
+            ("127.0.0.1:4660", Some(4660)),
+            ("0.0.0.0:4660", Some(4660)),
+            ("[::]:4660", Some(4660)),
+            ("[::ffff:127.0.0.1]:4660", Some(4660)),
+            ("192.0.2.1:53", None),
+            ("example.org:53", None),
+        ];
+        for client in ["127.0.0.1", "::ffff:127.0.0.1"] {
+            let client = client.parse().unwrap();
+            for (announced, expected) in cases {
+                let announced = announced.parse().ok();
+                assert!(announced.is_some());
+                assert_eq!(sending_port(announced, client), expected);
+            }
+            assert_eq!(sending_port(None, client), None);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! [`Accounts`]: flows and name lookups of each client, and the rate of its new flows.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::class::FlowKind;
 use crate::flow_table::Flow;
 use crate::giving_way::Use;
 use crate::shares::{Holding, Measure, Pool, Rules, Taker};
+use crate::strangers::{Heard, StrangersOfAll, Waits};
 
 /// Period in which new flows are counted.
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,9 +26,12 @@ const LOOKUPS: u64 = 16;
 const ALL_LOOKUPS: u64 = 256;
 /// A client at its limit of UDP flows gets a new one for one that was idle for this time.
 const IDLE: Duration = Duration::from_secs(2);
-/// The part of all flows that UDP flows of one client may take: names and TCP connections of the
-/// same client need the rest.
-const UDP_PART: u64 = 4;
+/// The part of all flows for UDP flows of one client, and for strangers at the client's ports: names
+/// and TCP connections of the client need the rest. UDP flows take the same part of the UDP ports,
+/// and DNS flows need the rest.
+const PART: u64 = 4;
+/// The number of strangers at a client's ports is this part of the client's limit of TCP flows.
+const STRANGERS_PART: u64 = 2;
 /// Open CONNECT-IP flows of one user: a client needs one. Each flow has two ICMP sockets. Where the
 /// system allows raw sockets only, each raw socket hears all ICMP messages to this machine.
 const IP_FLOWS: u64 = 4;
@@ -42,10 +47,16 @@ pub(crate) struct Accounts {
     /// UDP flows to the port of DNS: a torrent's flows leave names their room.
     name_flows: Pool,
     ip_flows: Pool,
+    /// UDP flows of all kinds: each has a port.
+    udp_ports: Pool,
+    /// Connections to the ports of clients.
+    strangers: StrangersOfAll,
     lookups: Pool,
     begun: Mutex<BTreeMap<(Taker, Turns), Begun>>,
     /// The number of flows for all clients.
     all_flows: AtomicU64,
+    /// The number of UDP ports for all clients.
+    all_udp_ports: AtomicU64,
 }
 
 /// Flows of a client that take turns: a torrent's flows hold up neither names nor TCP connections.
@@ -87,8 +98,10 @@ pub(crate) struct Counted {
     accounts: Arc<Accounts>,
     taker: Taker,
     turns: Turns,
+    is_of_stranger: bool,
     holding: Holding,
     of_kind: Holding,
+    udp_port: Option<Holding>,
 }
 
 impl Accounts {
@@ -110,7 +123,10 @@ impl Accounts {
             udp_flows: kind(IDLE),
             name_flows: kind(IDLE),
             ip_flows: kind(Duration::MAX),
+            udp_ports: pool(u64::MAX, 1, IDLE),
+            strangers: StrangersOfAll::default(),
             all_flows: AtomicU64::new(flows as u64),
+            all_udp_ports: AtomicU64::new(u64::MAX),
             lookups: Pool::new(Rules {
                 capacity: ALL_LOOKUPS,
                 floor: 1,
@@ -128,6 +144,12 @@ impl Accounts {
         self.all_flows.store(flows as u64, Ordering::Relaxed);
     }
 
+    /// Changes the number of UDP ports for all clients. Without a call there is no limit.
+    pub(crate) fn set_udp_ports(&self, ports: usize) {
+        self.udp_ports.set_capacity(ports as u64);
+        self.all_udp_ports.store(ports as u64, Ordering::Relaxed);
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Taker, Turns), Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,35 +163,101 @@ impl Accounts {
         most: usize,
     ) -> Option<Counted> {
         let most = most as u64;
-        let part = self.all_flows.load(Ordering::Relaxed) / UDP_PART;
+        let udp_part = self.part().min(self.udp_part());
         let (pool, most) = match kind {
             FlowKind::Tcp => (&self.tcp_flows, most),
             FlowKind::Udp if turns == Turns::Other => (&self.name_flows, most),
-            FlowKind::Udp => (&self.udp_flows, most.min(part.max(1))),
+            FlowKind::Udp => (&self.udp_flows, most.min(udp_part)),
             FlowKind::Ip => (&self.ip_flows, IP_FLOWS),
         };
         // Before `gives_way` is called, a flow gives way only if it has waited for `IDLE`.
         Some(Counted {
             of_kind: pool.try_take_of(taker, 1, most)?,
+            udp_port: match kind {
+                FlowKind::Udp => Some(self.udp_ports.try_take(taker, 1)?),
+                FlowKind::Tcp | FlowKind::Ip => None,
+            },
             holding: self.flows.try_take(taker, 1)?,
             accounts: self.clone(),
             taker: taker.clone(),
             turns,
+            is_of_stranger: false,
+        })
+    }
+
+    /// The number of files for a client's UDP flows, and for strangers at the client's ports.
+    fn part(&self) -> u64 {
+        (self.all_flows.load(Ordering::Relaxed) / PART).max(1)
+    }
+
+    /// The number of UDP ports for a client's UDP flows, without the DNS flows.
+    fn udp_part(&self) -> u64 {
+        (self.all_udp_ports.load(Ordering::Relaxed) / PART).max(1)
+    }
+
+    /// Counts a connection of a stranger to a port of a client with a limit of `most` TCP flows. The client's own flows neither wait nor give way for strangers. `None` if no connection
+    /// of a stranger gives way.
+    pub(crate) fn begin_of_stranger(
+        self: &Arc<Self>,
+        owner: &Taker,
+        from: IpAddr,
+        most: usize,
+    ) -> Option<Counted> {
+        let most = (most as u64 / STRANGERS_PART).clamp(1, self.part());
+        let taker = Taker::Strangers(Arc::new(owner.clone()));
+        let of_kind = self.strangers.try_take(owner, from, most)?;
+        let holding = self.flows.try_take(&taker, 1)?;
+        holding.measure(Arc::new(Waits(Instant::now())));
+        Some(Counted {
+            of_kind,
+            holding,
+            udp_port: None,
+            accounts: self.clone(),
+            taker,
+            turns: Turns::Other,
+            is_of_stranger: true,
         })
     }
 }
 
 impl Counted {
+    fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        [&self.holding, &self.of_kind]
+            .into_iter()
+            .chain(&self.udp_port)
+    }
+
+    /// The flow has given way, and should end.
+    pub(crate) fn has_given_way(&self) -> bool {
+        self.holdings().any(Holding::has_ended)
+    }
+
     /// Waits until the flow gives way, and should end. A UDP flow without an answer of its target,
     /// or idle for [`IDLE`], gives way to new UDP flows of its client. Any flow of the client with
-    /// most flows gives way to flows of other clients.
+    /// most flows gives way to flows of other clients. Where no UDP port is left, an idle UDP flow
+    /// gives way to UDP flows of clients with fewer.
     pub(crate) async fn gives_way(&self, flow: Arc<Flow>) {
-        let answers = Arc::new(Answers(flow));
-        self.holding.measure(answers.clone());
-        self.of_kind.measure(answers);
+        let measure: Arc<dyn Measure> = if self.is_of_stranger {
+            Arc::new(Heard {
+                flow,
+                bytes: |carried| &carried.to_stream,
+            })
+        } else {
+            Arc::new(Answers(flow))
+        };
+        for holding in self.holdings() {
+            holding.measure(measure.clone());
+        }
+        let port_gives_way = async {
+            match &self.udp_port {
+                Some(port) => port.gives_way().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = self.holding.gives_way() => {}
             () = self.of_kind.gives_way() => {}
+            () = port_gives_way => {}
         }
     }
 
@@ -334,6 +422,25 @@ mod tests {
         assert_eq!(accounts.flows.used() + accounts.udp_flows.used(), 0);
     }
 
+    /// Each UDP flow takes a port of the system, with fewer ports than files.
+    #[tokio::test(start_paused = true)]
+    async fn one_client_leaves_udp_ports_for_others() {
+        let accounts = Accounts::new(100_000);
+        accounts.set_udp_ports(100);
+        let all = |name, turns| -> Vec<_> {
+            let begin = || accounts.begin(&taker(name), (FlowKind::Udp, turns), 1000);
+            (0..100).map_while(|_| begin()).collect()
+        };
+        let both = |name| [all(name, Turns::Udp), all(name, Turns::Other)];
+        let held = ["a", "b", "c"].map(both);
+        let counts = held.each_ref().map(|both| both.each_ref().map(Vec::len));
+        assert_eq!(counts, [[25, 25], [25, 0], [12, 0]]);
+        let tcp = begin(&accounts, "a", 1000);
+        assert!(tcp.is_some(), "a TCP flow needs no UDP port");
+        drop((held, tcp));
+        assert_eq!(accounts.udp_ports.used(), 0);
+    }
+
     /// A torrent client has thousands of UDP flows, all with answers.
     #[tokio::test(start_paused = true)]
     async fn udp_flows_leave_room_for_tcp_flows_of_their_client() {
@@ -356,6 +463,39 @@ mod tests {
         let udp = held(&accounts, 1000);
         assert_eq!(udp.len(), 25);
         assert!(begin(&accounts, "a", 1000).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_take_a_part_beside_the_flows_of_their_client() {
+        let from = IpAddr::from([192, 0, 2, 1]);
+        let strangers = |accounts: &Arc<Accounts>, most| -> Vec<_> {
+            let mut many = Vec::new();
+            for _ in 0..100 {
+                many.extend(accounts.begin_of_stranger(&taker("a"), from, most));
+                many.retain(|counted: &Counted| !counted.has_given_way());
+            }
+            many
+        };
+        let accounts = Accounts::new(1000);
+        let held = strangers(&accounts, 10);
+        assert_eq!(held.len(), 5);
+        let own: Vec<_> = (0..20).filter_map(|_| begin(&accounts, "a", 10)).collect();
+        assert_eq!(own.len(), 10);
+        // At the limit of files.
+        let accounts = Accounts::new(100);
+        let held = strangers(&accounts, 1000);
+        assert_eq!(held.len(), 25);
+        assert!(begin(&accounts, "a", 1000).is_some());
+        // Flows of the client do not wait behind connections of strangers.
+        let begun = Instant::now();
+        for stranger in &held[..4] {
+            assert!(stranger.turn(4).await);
+        }
+        let own = begin(&accounts, "a", 1000).unwrap();
+        assert!(own.turn(4).await);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(held[5].turn(4).await);
+        assert_eq!(begun.elapsed(), SECOND);
     }
 
     #[tokio::test(start_paused = true)]

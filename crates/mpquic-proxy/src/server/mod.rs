@@ -85,6 +85,11 @@ pub struct ServerOptions {
     /// least its own number of flows for others, and UDP flows of one user take a quarter at most.
     /// The user with most flows gives way to users with fewer.
     pub all_flows: usize,
+    /// UDP ports for flows of all users. Each UDP flow takes a port. A user leaves at least its own
+    /// number of ports for other users. UDP flows of one user take a quarter of the ports at most,
+    /// without the DNS flows. By default the number has no limit: choose less than the system's
+    /// number of ephemeral ports, because name lookups need ports as well.
+    pub udp_ports: usize,
     /// Memory that one user can make the proxy hold with data of flows that nobody reads or
     /// acknowledges, in bytes; 512 MiB by default. Each connection of the user gets a third of the
     /// free part for windows of at most 64 MiB each; without a free part, windows of 1 MiB. This
@@ -107,7 +112,8 @@ pub struct ServerOptions {
     /// as new flows.
     pub udp_bindings: bool,
     /// The users who may have TCP ports of this machine that lead to their clients. Nobody by
-    /// default. A user has at most 16 ports, and connections to them are TCP flows of the user.
+    /// default. A user has at most 16 ports. Connections to the ports count apart from the user's own
+    /// flows, up to half of `max_flows` and a quarter of `all_flows`.
     pub reverse: Vec<ReverseRule>,
     /// The classes of flows to certain targets: the first rule for a target counts. For other
     /// targets the client tells the class (RFC 9218), or the proxy guesses the class.
@@ -126,6 +132,7 @@ impl ServerOptions {
             rules: TargetRules::default(),
             max_flows: 16_384,
             all_flows: usize::MAX,
+            udp_ports: usize::MAX,
             user_memory: 512 << 20,
             all_memory: 4 << 30,
             flows_per_second: 512,
@@ -228,6 +235,7 @@ impl Server {
     /// A proxy.
     pub fn new(options: ServerOptions) -> Self {
         let accounts = Accounts::new(options.all_flows);
+        accounts.set_udp_ports(options.udp_ports);
         let all_memory = options.all_memory;
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
@@ -262,6 +270,7 @@ impl Server {
     /// Replaces the options for later requests. Open flows keep their options.
     pub fn set_options(&self, options: ServerOptions) {
         self.0.accounts.set_flows(options.all_flows);
+        self.0.accounts.set_udp_ports(options.udp_ports);
         self.0.windows.set_total(options.all_memory);
         let mut current = (self.0.options.write()).unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(options);
@@ -554,11 +563,16 @@ impl ServerConnection {
         Ok(Some(user))
     }
 
-    /// Raises the stream limit for a known user: one stream for each permitted flow, and some for
-    /// requests that end in a refusal.
+    /// Raises the stream limit for a known user: one stream for each permitted flow, one for each
+    /// connection to ports of the user, and some for requests that end in a refusal.
     fn let_in(&self, options: &ServerOptions) {
-        let streams = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
-        let streams = streams.saturating_mul(2);
+        let flows = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
+        let of_strangers = if options.reverse.is_empty() {
+            0
+        } else {
+            flows / 2
+        };
+        let streams = flows.saturating_mul(2).saturating_add(of_strangers);
         let streams = VarInt::from(streams.saturating_add(STREAMS_OF_STRANGERS));
         self.connection.set_max_concurrent_bi_streams(streams);
     }
@@ -578,7 +592,7 @@ impl ServerConnection {
             Wanted::Ip(_) => FlowKind::Ip,
         };
         let taker = Taker::new(user.as_deref(), self.client);
-        let mut picked = None;
+        let mut taken = None;
         match &wanted {
             Wanted::Listen(at) => {
                 let mut rules = options.reverse.iter();
@@ -588,14 +602,21 @@ impl ServerConnection {
             }
             Wanted::Accept(number) => {
                 let found = self.shared.ports.pick(*number, &taker);
-                picked = Some(found.ok_or(Refused::NOT_FOUND)?);
+                taken = Some(found.ok_or(Refused::NOT_FOUND)?);
             }
             _ => {}
         }
         let (windows, memory) = (&self.shared.windows, options.user_memory);
         windows.widen(&self.windowed, &self.connection, (&taker, memory));
         let kind = (kind, wanted.turns());
-        let open = self.shared.accounts.begin(&taker, kind, options.max_flows);
+        let (picked, open) = match taken {
+            // The connection counts since its arrival.
+            Some((picked, open)) => (Some(picked), Some(open)),
+            None => {
+                let accounts = &self.shared.accounts;
+                (None, accounts.begin(&taker, kind, options.max_flows))
+            }
+        };
         Ok(Admitted {
             open: open.ok_or(Refused::too_many(1))?,
             wanted,

@@ -15,11 +15,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::accounts::{Accounts, Counted, Turns};
+use super::accounts::{Accounts, Counted};
 use super::outwards;
 use super::refusal::Refused;
 use crate::capsule::Capsules;
-use crate::class::FlowKind;
 use crate::listening::listen_tcp;
 use crate::reverse::Told;
 use crate::shares::Taker;
@@ -64,7 +63,14 @@ struct Waiting {
     connection: Option<TcpStream>,
     from: SocketAddr,
     room: Arc<Notify>,
-    _open: Counted,
+    /// `None` once the client has taken the connection.
+    open: Option<Counted>,
+}
+
+impl Waiting {
+    fn has_given_way(&self) -> bool {
+        self.open.as_ref().is_some_and(Counted::has_given_way)
+    }
 }
 
 impl Drop for Waiting {
@@ -175,15 +181,30 @@ impl Ports {
     }
 
     /// The connection with this number, if it waits for this owner.
-    pub(super) fn pick(&self, number: u64, owner: &Taker) -> Option<Picked> {
+    pub(super) fn pick(&self, number: u64, owner: &Taker) -> Option<(Picked, Counted)> {
         let mut table = self.lock();
         let is_own = table.waiting.get(&number)?.owner == *owner;
         let mut waiting = is_own.then(|| table.waiting.remove(&number)).flatten()?;
         drop(table);
-        Some(Picked {
+        let open = waiting.open.take_if(|open| !open.has_given_way())?;
+        let picked = Picked {
             from: waiting.from,
             connection: waiting.connection.take(),
-        })
+        };
+        Some((picked, open))
+    }
+
+    /// Resets the connections to ports of an owner that gave way to later connections.
+    fn sweep(&self, owner: &Taker) {
+        let mut table = self.lock();
+        let given = (table.waiting.iter())
+            .filter(|(_, waiting)| waiting.owner == *owner && waiting.has_given_way());
+        let given: Vec<_> = given.map(|(number, _)| *number).collect();
+        let given = given.iter().map(|number| table.waiting.remove(number));
+        let given: Vec<_> = given.collect();
+        // The drop of a connection needs no lock.
+        drop(table);
+        drop(given);
     }
 
     /// Closes the port, unless another request serves the port meanwhile.
@@ -334,15 +355,17 @@ impl Serving {
         }
     }
 
-    /// Keeps a connection for the client. `None` if the owner has too many flows: the connection
-    /// gets a reset.
+    /// Keeps a connection for the client. `None` if the owner's ports have too many connections:
+    /// the connection gets a reset.
     fn wait(
         &self,
         (connection, from): (TcpStream, SocketAddr),
         accounts: &Arc<Accounts>,
         most: usize,
     ) -> Option<u64> {
-        let Some(open) = accounts.begin(&self.owner, (FlowKind::Tcp, Turns::Other), most) else {
+        let open = accounts.begin_of_stranger(&self.owner, from.ip(), most);
+        self.ports.sweep(&self.owner);
+        let Some(open) = open else {
             let _ = connection.set_zero_linger();
             return None;
         };
@@ -354,7 +377,7 @@ impl Serving {
             connection: Some(connection),
             from: SocketAddr::new(from.ip().to_canonical(), from.port()),
             room: self.room.clone(),
-            _open: open,
+            open: Some(open),
         };
         table.waiting.insert(number, waiting);
         Some(number)
@@ -474,26 +497,29 @@ mod tests {
         assert!(ports.lock().waiting.is_empty());
     }
 
-    /// Connections to a port are flows of its user.
+    /// Of silent connections the oldest gives way, and does not wait for the client any more.
     #[tokio::test]
-    async fn a_user_at_its_limit_gets_no_connections() {
+    async fn at_the_limit_of_a_port_the_oldest_connection_is_reset() {
         let ports = Arc::new(Ports::default());
         let at = free(1)[0];
         let mut serving = ports.open(at, &owner("a")).unwrap();
         let accounts = Accounts::new(1000);
-        let (heard, _capsules) = mpsc::unbounded_channel();
+        let (heard, mut capsules) = mpsc::unbounded_channel();
         let talking = async {
-            let _first = TcpStream::connect(at).await.unwrap();
-            let reset = match TcpStream::connect(at).await {
-                Ok(mut second) => is_reset(&mut second).await,
-                // The reset may come at once.
-                Err(reset) => reset,
-            };
+            let mut first = TcpStream::connect(at).await.unwrap();
+            capsules.recv().await.unwrap();
+            let _others = [TcpStream::connect(at).await, TcpStream::connect(at).await];
+            let reset = is_reset(&mut first).await;
             assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+            capsules.recv().await.unwrap();
+            capsules.recv().await.unwrap();
+            assert_eq!(ports.lock().waiting.len(), 2);
+            assert!(ports.pick(0, &owner("a")).is_none());
+            assert!(ports.pick(1, &owner("a")).is_some());
         };
         let (mut heard, mut silent) = (Heard(heard), Silent);
         tokio::select! {
-            ended = serving.tell((&accounts, 1), &mut heard, &mut silent) => panic!("{ended:?}"),
+            ended = serving.tell((&accounts, 4), &mut heard, &mut silent) => panic!("{ended:?}"),
             () = talking => {}
         }
     }

@@ -176,6 +176,11 @@ impl Holding {
         *self.turn.borrow() == Some(Turn::Granted)
     }
 
+    /// The holding has given way.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.turn.borrow() == Some(Turn::Ended)
+    }
+
     /// Waits until another taker needs the units more. The owner should then end its work and drop
     /// the holding.
     pub async fn gives_way(&self) {

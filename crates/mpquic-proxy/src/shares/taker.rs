@@ -29,6 +29,8 @@ pub enum Taker {
     User(Arc<str>),
     /// All clients of one network without credentials.
     Network(Network),
+    /// The strangers who connect to ports of a client.
+    Strangers(Arc<Taker>),
 }
 
 impl Taker {

@@ -236,3 +236,61 @@ async fn a_cancelled_port_is_closed() -> TestResult {
     };
     within("the close", closed).await
 }
+
+/// Strangers open connections to the port without a word. The user's own flows find room, and a
+/// stranger with a request gets an answer.
+#[tokio::test]
+async fn silent_strangers_leave_the_user_its_flows() -> TestResult {
+    let at = free().await?;
+    let mut options = options(at)?;
+    options.max_flows = 8;
+    let setup = Setup::with(options, user("alice"), |_| {}).await?;
+    let near = target(echo).await?;
+    let _port = begin(&setup.client, at, near).await?;
+    let mut strangers = Vec::new();
+    for _ in 0..20 {
+        strangers.push(TcpStream::connect(at).await?);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut own = Vec::new();
+    // The port itself is a flow.
+    for number in 0..7 {
+        let mut stream = setup.forwarded(near).await?;
+        stream.write_all(b"own").await?;
+        let mut heard = [0; 3];
+        let read = within("the echo", stream.read_exact(&mut heard)).await?;
+        assert!(read.is_ok(), "flow {number}: {read:?}");
+        own.push(stream);
+    }
+    let stream = TcpStream::connect(at).await?;
+    assert_eq!(exchange(stream, b"hello").await?, b"hello");
+    Ok(())
+}
+
+/// The client has fewer connections than the server lets in.
+#[tokio::test]
+async fn silent_strangers_give_way_at_the_client() -> TestResult {
+    let at = free().await?;
+    let of_client = |options: &mut ClientOptions| {
+        user("alice")(options);
+        options.max_reverse = 4;
+    };
+    let setup = Setup::with(options(at)?, of_client, |_| {}).await?;
+    let near = target(echo).await?;
+    let _port = begin(&setup.client, at, near).await?;
+    let mut strangers = Vec::new();
+    for _ in 0..10 {
+        strangers.push(TcpStream::connect(at).await?);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut speaking = TcpStream::connect(at).await?;
+    speaking.write_all(b"first").await?;
+    let mut heard = [0; 5];
+    within("the echo", speaking.read_exact(&mut heard)).await??;
+    for _ in 0..10 {
+        strangers.push(TcpStream::connect(at).await?);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(exchange(speaking, b"second").await?, b"second");
+    Ok(())
+}

@@ -209,6 +209,35 @@ async fn socks_associates() -> TestResult {
     within("the end", ended).await
 }
 
+/// RFC 1928 section 6: a program names its sending port in advance. Another program of the same
+/// machine sends first.
+#[tokio::test]
+async fn an_association_is_for_the_port_that_its_program_names() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let entrance = setup.listen(Entrance::Socks).await?;
+    let echo = echo().await?;
+    let header = [&b"\0\0\0\x01\x7f\0\0\x01"[..], &echo.port().to_be_bytes()].concat();
+    for address in [[127, 0, 0, 1], [0; 4]] {
+        let socket = UdpSocket::bind(loopback()).await?;
+        let named = socket.local_addr()?.port().to_be_bytes();
+        let mut control = TcpStream::connect(entrance.address()).await?;
+        let request = [&b"\x05\x01\x00\x05\x03\x00\x01"[..], &address, &named].concat();
+        control.write_all(&request).await?;
+        let mut reply = [0; 12];
+        within("reply", control.read_exact(&mut reply)).await??;
+        let relay = ("127.0.0.1", u16::from_be_bytes([reply[10], reply[11]]));
+        let thief = UdpSocket::bind(loopback()).await?;
+        thief
+            .send_to(&[&header[..], b"thief"].concat(), relay)
+            .await?;
+        socket.connect(relay).await?;
+        let packet = [&header[..], b"payload"].concat();
+        assert_eq!(ask(&socket, &packet).await?, packet);
+        assert!(thief.try_recv(&mut [0; 64]).is_err());
+    }
+    Ok(())
+}
+
 /// Applications need not notice that the connection to the proxy was lost and made anew.
 #[tokio::test]
 async fn another_connection_takes_over() -> TestResult {
