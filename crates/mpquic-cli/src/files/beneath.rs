@@ -33,19 +33,58 @@ impl Root {
 
     /// Opens a directory; the path must have no links.
     pub(crate) fn directory(&self, below: &Path) -> io::Result<Dir> {
-        let mut dir = self.dir.try_clone()?;
-        for name in below {
-            dir = dir.open_dir_nofollow(name)?;
-        }
-        Ok(dir)
+        directory(&self.dir, below)
     }
 
     /// Opens the parent directory of a path, and returns the last name of the path.
     pub(crate) fn parent<'a>(&self, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
-        let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let parent = below.parent().unwrap_or(Path::new(""));
-        Ok((self.directory(parent)?, Path::new(name)))
+        parent(&self.dir, below)
     }
+}
+
+/// A directory that the user named, perhaps by a link. No access to a file below it follows a link.
+#[derive(Debug)]
+pub(crate) struct Top {
+    /// The path as the user wrote it, which begins each path below.
+    path: PathBuf,
+    dir: Dir,
+}
+
+impl Top {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            dir: Dir::open_ambient_dir(path, ambient_authority())?,
+        })
+    }
+
+    /// Opens this directory, or a directory below it.
+    pub(crate) fn directory(&self, path: &Path) -> io::Result<Dir> {
+        directory(&self.dir, self.below(path)?)
+    }
+
+    /// Opens the parent directory of a path below, and returns the last name of the path.
+    pub(crate) fn parent<'a>(&self, path: &'a Path) -> io::Result<(Dir, &'a Path)> {
+        parent(&self.dir, self.below(path)?)
+    }
+
+    fn below<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
+        path.strip_prefix(&self.path).map_err(io::Error::other)
+    }
+}
+
+fn directory(top: &Dir, below: &Path) -> io::Result<Dir> {
+    let mut dir = top.try_clone()?;
+    for name in below {
+        dir = dir.open_dir_nofollow(name)?;
+    }
+    Ok(dir)
+}
+
+fn parent<'a>(top: &Dir, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
+    let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let parent = below.parent().unwrap_or(Path::new(""));
+    Ok((directory(top, parent)?, Path::new(name)))
 }
 
 /// Flags for opening files: links fail, and pipes do not block.
