@@ -2,6 +2,7 @@
 //! check of a path does not hold until the path is opened. Instead, each directory of a path is
 //! opened from the directory above, and may not be a link.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -42,10 +43,10 @@ impl Root {
     }
 }
 
-/// A directory that the user named, perhaps by a link. No access to a file below it follows a link.
+/// A directory of the command line, perhaps named by a link. Access to files below follows no link.
 #[derive(Debug)]
 pub(crate) struct Top {
-    /// The path as the user wrote it, which begins each path below.
+    /// The path on the command line, the beginning of each path below.
     path: PathBuf,
     dir: Dir,
 }
@@ -85,6 +86,24 @@ fn parent<'a>(top: &Dir, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
     let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let parent = below.parent().unwrap_or(Path::new(""));
     Ok((directory(top, parent)?, Path::new(name)))
+}
+
+/// True if this is the only name of the open file. A file with a further name may belong to another
+/// user.
+#[cfg(unix)]
+pub(crate) fn is_only_name(directory: &Dir, name: &Path, file: &File) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    use std::os::unix::fs::MetadataExt as _;
+    // One call tells both: the file could get and lose names between two calls.
+    let (Ok(open), Ok(named)) = (file.metadata(), directory.symlink_metadata(name)) else {
+        return false;
+    };
+    (open.dev(), open.ino()) == (named.dev(), named.ino()) && named.nlink() == 1
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_only_name(directory: &Dir, name: &Path, _file: &File) -> bool {
+    directory.symlink_metadata(name).is_ok()
 }
 
 /// Flags for opening files: links fail, and pipes do not block.
