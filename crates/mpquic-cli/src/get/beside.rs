@@ -1,6 +1,6 @@
-//! Access to a file and to the files beside it, in a directory that is opened once. The owner of a
-//! fetched directory may replace a directory in it by a link at any time, so a path is opened from
-//! the directory that the user named, and no link is followed.
+//! Access to a file and its neighbours in an open directory. The owner of an output directory may
+//! replace subdirectories by links at any time, so each path is opened from the output directory,
+//! and links fail.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, Metadata, OpenOptions};
 
-use crate::files::beneath::Top;
+use crate::files::beneath::{Top, is_only_name, options};
 
 /// An open directory. Of each path, the last name counts: the path must be one of this directory.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Beside {
         Ok(Self(Arc::new(parent)))
     }
 
-    /// A directory below the directory that the user named, or this directory itself.
+    /// A directory at or below the output directory.
     pub(crate) fn within(top: &Top, directory: &Path) -> io::Result<Self> {
         Ok(Self(Arc::new(top.directory(directory)?)))
     }
@@ -50,9 +50,23 @@ impl Beside {
         Ok(opened.into_std())
     }
 
+    /// Opens a directory, and nothing else in its place.
+    pub(crate) fn open_directory(&self, path: &Path) -> io::Result<File> {
+        let opened = self.open(path, options().read(true))?;
+        if !opened.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(opened)
+    }
+
     /// The metadata of a file, or of a link itself.
     pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.0.symlink_metadata(name(path)?)
+    }
+
+    /// True if the path is the only name of this open file.
+    pub(crate) fn is_only_name(&self, path: &Path, file: &File) -> bool {
+        name(path).is_ok_and(|name| is_only_name(&self.0, name, file))
     }
 
     pub(crate) fn make_directory(&self, path: &Path, builder: &DirBuilder) -> io::Result<()> {

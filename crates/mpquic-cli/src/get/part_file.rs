@@ -324,6 +324,9 @@ impl PartFile {
     /// A full disk has no room for another file, but the old note's place is there.
     fn overwrite_note(&self, text: &[u8]) -> io::Result<()> {
         let mut file = self.beside.open(&self.names.note, options().write(true))?;
+        if !self.beside.is_only_name(&self.names.note, &file) {
+            return Err(io::Error::other("the note has another name"));
+        }
         file.write_all(text)?;
         file.set_len(text.len() as u64)
     }

@@ -193,6 +193,10 @@ fn left(beside: &Beside, names: Names, key: &NoteKey) -> io::Result<Result<Claim
     if !is_locked(&file)? || !is_at(beside, &file, &names.part) {
         return Ok(Err("another download writes to it"));
     }
+    // Another user with write access to the directory may have linked a foreign file to the name.
+    if !beside.is_only_name(&names.part, &file) {
+        return Ok(Err("it has another name"));
+    }
     // From now on no download changes the file; before the lock, another download may have.
     Ok(match read(beside, &names.note, key) {
         Found::Note(note) if *note == noted => Ok(Claimed {
@@ -385,6 +389,25 @@ mod tests {
         drop(first);
         let (_again, name, _) = taken(&path, None);
         assert_eq!(name, "file.part", "it is left by now");
+    }
+
+    /// A hard link could otherwise make the tool cut a foreign file.
+    #[cfg(unix)]
+    #[test]
+    fn part_with_another_name_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let theirs = directory.path().join("theirs");
+        fs::write(&theirs, "precious").unwrap();
+        fs::hard_link(&theirs, directory.path().join("file.part")).unwrap();
+        fs::write(directory.path().join("file.part.json"), note(URL)).unwrap();
+        for url in [None, Some(URL)] {
+            let (claimed, name, told) = taken(&path, url);
+            assert_eq!(name, "file.2.part");
+            assert_eq!(told, url.map(|_| "it has another name"));
+            fs::remove_file(&claimed.names.part).unwrap();
+        }
+        assert_eq!(fs::read(&theirs).unwrap(), b"precious");
     }
 
     #[test]

@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs;
-#[cfg(unix)]
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -94,7 +92,7 @@ pub(crate) struct Common {
     equal_lists: StdMutex<HashMap<[u8; 32], usize>>,
     /// Pages behind the first page of each directory.
     pages: AtomicUsize,
-    /// The directory here, from which each path below is opened.
+    /// The open output directory, the beginning of each path below.
     top: OnceLock<Top>,
     /// The directory here, locked.
     #[cfg(unix)]
@@ -336,7 +334,7 @@ impl Tree<'_> {
         for Made { dir, attributes } in made {
             let path = self.path_of(&dir);
             let opened = self.beside(&path).and_then(|beside| {
-                let file = beside.open(&path, options().read(true))?;
+                let file = beside.open_directory(&path)?;
                 Ok((file, beside.metadata(&path)?))
             });
             match opened {
@@ -526,8 +524,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Makes a directory below the directory here, unless it exists. True if the directory gets its
-    /// attributes once everything is in it.
+    /// Makes a directory below the directory here, unless it exists. True if the complete directory
+    /// gets the attributes of the list.
     fn make_directory(&self, path: &Path, is_private: bool) -> Result<bool, Failure> {
         let cannot_make = |error| cannot_make(path, &error);
         let beside = self.beside(path).map_err(cannot_make)?;
@@ -541,7 +539,7 @@ impl Tree<'_> {
         let is_ours = is_new || self.plan.treatment.replace || is_unfinished();
         if is_ours && !is_new {
             let with_files = |there: Attributes| there.and_mode(FOR_FILES);
-            change_mode(&beside, path, with_files);
+            change_mode(beside.open_directory(path), with_files);
         }
         Ok(is_ours)
     }
@@ -693,7 +691,8 @@ impl Tree<'_> {
         let is_here = there.as_ref().is_ok_and(|there| is_here(there, entry));
         if is_here && (self.plan.treatment.resume || !replace) {
             if replace {
-                change_mode(&beside, &at.path, |there| Attributes {
+                let opened = beside.open(&at.path, options().read(true));
+                change_mode(opened, |there| Attributes {
                     mode: entry.attributes.mode.or(there.mode),
                     ..there
                 });
@@ -727,7 +726,9 @@ impl Tree<'_> {
         let (report, answered) = fetch.run_with_attributes().await?;
         // `--continue` recognises the file by its time. If the time cannot be set, the file is
         // fetched again.
-        if let Ok(file) = beside.open(&at.path, options().write(true)) {
+        if let Ok(file) = beside.open(&at.path, options().write(true))
+            && beside.is_only_name(&at.path, &file)
+        {
             let answered = answered.without_mode(self.umask);
             entry.attributes.corrected(&answered).give_to(&file);
         }
@@ -744,8 +745,8 @@ fn is_here(there: &Metadata, entry: Entry) -> bool {
 }
 
 /// Corrects the permissions of a local file or directory, if they differ.
-fn change_mode(beside: &Beside, path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
-    let Ok(file) = beside.open(path, options().read(true)) else {
+fn change_mode(opened: io::Result<File>, wanted: impl FnOnce(Attributes) -> Attributes) {
+    let Ok(file) = opened else {
         return;
     };
     if let Ok(there) = file.metadata() {

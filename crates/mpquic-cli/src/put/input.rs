@@ -275,7 +275,7 @@ mod tests {
         }
         fs::write(path("pipe"), "inside").unwrap();
         fs::write(outside.path().join("file"), "secret").unwrap();
-        // The directory that the user names may be a link.
+        // The path on the command line may lead through a link.
         let named = inside.path().join("link");
         symlink(path(""), &named).unwrap();
         let to = Uri::from_static("https://host/");
@@ -287,7 +287,7 @@ mod tests {
         fs::remove_file(path("pipe")).unwrap();
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
         rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).unwrap();
-        // Opening one end of a pipe waits for the other end.
+        // One open descriptor holds both ends of the pipe.
         let pipe = fs::File::options()
             .read(true)
             .write(true)

@@ -13,8 +13,8 @@ use crate::files::beneath::{Top, options};
 pub(crate) struct Local {
     path: PathBuf,
     /// The directory from which the path is opened. Its owner may replace a directory or file below
-    /// by a link to a file that only the user of this command can read. `None` for a path that the
-    /// user named, which may have links.
+    /// by a link to a file that only the user of this command can read. `None` for a path of the
+    /// command line, perhaps with links.
     top: Option<Arc<Top>>,
 }
 
@@ -37,7 +37,7 @@ impl PartialEq for Local {
 impl Eq for Local {}
 
 impl Local {
-    /// A directory that is sent as a whole, or a path below it.
+    /// A directory of a recursive upload, or a path below the directory.
     pub(crate) fn within(top: Arc<Top>, path: PathBuf) -> Self {
         Self {
             path,
@@ -49,8 +49,7 @@ impl Local {
         &self.path
     }
 
-    /// Opens the file. Of a directory that is sent as a whole, it opens neither links nor pipes or
-    /// devices.
+    /// Opens the file. In a recursive upload, links, pipes and devices fail.
     pub(crate) fn open(&self) -> io::Result<File> {
         let Some(top) = &self.top else {
             return File::open(&self.path);

@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(items.directories[0].here, None);
     }
 
-    /// A directory may become a link after the look at it.
+    /// A link may replace a directory after the first look.
     #[cfg(unix)]
     #[test]
     fn a_link_in_the_place_of_a_directory_is_not_listed() {

@@ -1,4 +1,3 @@
-use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use super::*;
@@ -103,6 +102,12 @@ fn existing_directories_are_not_made_again() {
             .mode();
         assert_eq!(mode & 0o7777, 0o700);
     }
+    // A file that takes the place of a directory is no directory.
+    fs::write(path("top/taken"), "").unwrap();
+    let taken = top.beside(&path("top/taken")).unwrap();
+    assert!(taken.open_directory(&path("top/taken")).is_err());
+    #[cfg(unix)]
+    assert!(taken.open_directory(&path("top/c")).is_ok());
     // Only the user may name a directory whose parents do not exist.
     let refused = |name| {
         let failure = made(name, false).unwrap_err();
@@ -614,7 +619,7 @@ async fn directory_is_fetched_with_all_entries() {
     assert!(here.join("1").exists());
 }
 
-/// A directory of a server. Before it opens or lists a path, it calls a function.
+/// A directory of a server. A function runs before each opening and listing of a path.
 #[cfg(unix)]
 struct Swapping {
     source: crate::files::Directory,
@@ -638,7 +643,8 @@ impl Source for Swapping {
     }
 }
 
-/// The owner of the directory here may replace what is in it while another user fetches.
+/// The owner of the output directory may replace subdirectories by links during the download of
+/// another user.
 #[cfg(unix)]
 #[tokio::test]
 async fn nothing_outside_of_the_directory_is_changed_after_a_swap() {
