@@ -28,6 +28,8 @@ mod client {
 mod files;
 #[path = "../../crates/mpquic-cli/src/get"]
 mod get {
+    #[expect(dead_code, reason = "parts are opened, not finished")]
+    pub(crate) mod beside;
     #[expect(dead_code, reason = "the user's own key is left alone")]
     pub(crate) mod note_key;
     #[expect(dead_code, reason = "parts are opened, not finished")]

@@ -2,6 +2,7 @@
 //! check of a path does not hold until the path is opened. Instead, each directory of a path is
 //! opened from the directory above, and may not be a link.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,19 +34,76 @@ impl Root {
 
     /// Opens a directory; the path must have no links.
     pub(crate) fn directory(&self, below: &Path) -> io::Result<Dir> {
-        let mut dir = self.dir.try_clone()?;
-        for name in below {
-            dir = dir.open_dir_nofollow(name)?;
-        }
-        Ok(dir)
+        directory(&self.dir, below)
     }
 
     /// Opens the parent directory of a path, and returns the last name of the path.
     pub(crate) fn parent<'a>(&self, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
-        let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let parent = below.parent().unwrap_or(Path::new(""));
-        Ok((self.directory(parent)?, Path::new(name)))
+        parent(&self.dir, below)
     }
+}
+
+/// A directory of the command line, perhaps named by a link. Access to files below follows no link.
+#[derive(Debug)]
+pub(crate) struct Top {
+    /// The path on the command line, the beginning of each path below.
+    path: PathBuf,
+    dir: Dir,
+}
+
+impl Top {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            dir: Dir::open_ambient_dir(path, ambient_authority())?,
+        })
+    }
+
+    /// Opens this directory, or a directory below it.
+    pub(crate) fn directory(&self, path: &Path) -> io::Result<Dir> {
+        directory(&self.dir, self.below(path)?)
+    }
+
+    /// Opens the parent directory of a path below, and returns the last name of the path.
+    pub(crate) fn parent<'a>(&self, path: &'a Path) -> io::Result<(Dir, &'a Path)> {
+        parent(&self.dir, self.below(path)?)
+    }
+
+    fn below<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
+        path.strip_prefix(&self.path).map_err(io::Error::other)
+    }
+}
+
+fn directory(top: &Dir, below: &Path) -> io::Result<Dir> {
+    let mut dir = top.try_clone()?;
+    for name in below {
+        dir = dir.open_dir_nofollow(name)?;
+    }
+    Ok(dir)
+}
+
+fn parent<'a>(top: &Dir, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
+    let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let parent = below.parent().unwrap_or(Path::new(""));
+    Ok((directory(top, parent)?, Path::new(name)))
+}
+
+/// True if this is the only name of the open file. A file with a further name may belong to another
+/// user.
+#[cfg(unix)]
+pub(crate) fn is_only_name(directory: &Dir, name: &Path, file: &File) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    use std::os::unix::fs::MetadataExt as _;
+    // One call tells both: the file could get and lose names between two calls.
+    let (Ok(open), Ok(named)) = (file.metadata(), directory.symlink_metadata(name)) else {
+        return false;
+    };
+    (open.dev(), open.ino()) == (named.dev(), named.ino()) && named.nlink() == 1
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_only_name(directory: &Dir, name: &Path, _file: &File) -> bool {
+    directory.symlink_metadata(name).is_ok()
 }
 
 /// Flags for opening files: links fail, and pipes do not block.

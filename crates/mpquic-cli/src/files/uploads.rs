@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use mpquic_proxy::shares::{Holding, Pool, Rules, Taker};
+use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use crate::files::beneath::{Root, options};
+use crate::files::beneath::{Root, is_only_name, options};
 use crate::files::turns::{Turn, Turns};
 use crate::files::unfinished::{Token, is_unfinished, lock};
 use crate::files::upload_note;
@@ -33,6 +34,9 @@ const MAX_KEPT: u64 = 64;
 const KEPT_FLOOR: u64 = 8;
 /// Bytes that count for a name besides the content: about its space on the disk.
 pub(crate) const NAME: u64 = 4096;
+
+/// Most stored files whose counted bytes are remembered: 50 MB of memory.
+const MAX_COUNTED: usize = 1 << 20;
 
 /// The uploads to a directory.
 #[derive(Debug)]
@@ -52,8 +56,11 @@ struct State {
     kept: VecDeque<Kept>,
     /// The places of waiting files.
     places: Pool,
-    /// Bytes that clients may still store.
+    /// The limit of all uploads together, and the rest of this limit, bytes.
+    total: u64,
     room: u64,
+    /// The counted bytes of each stored file, by a hash of its path beneath the root.
+    counted: HashMap<[u8; 16], u64>,
     /// The limit of each client, bytes.
     quota: u64,
     /// Stored bytes of each client.
@@ -177,6 +184,10 @@ impl State {
         gone
     }
 
+    fn free(&mut self, bytes: u64) {
+        self.room = self.room.saturating_add(bytes).min(self.total);
+    }
+
     fn discharge(&mut self, taker: Option<&Taker>, bytes: u64) {
         let Some(taker) = taker else {
             return;
@@ -203,7 +214,9 @@ impl Uploads {
                 grace: Duration::ZERO,
                 window: Duration::MAX,
             }),
+            total: room,
             room,
+            counted: HashMap::new(),
             quota: u64::MAX,
             stored: BTreeMap::new(),
         };
@@ -260,15 +273,28 @@ impl Uploads {
 
     /// Undoes the count of bytes that a client did not store.
     pub(crate) fn give_back(&self, taker: Option<&Taker>, bytes: u64) {
-        self.free(bytes);
-        self.state().discharge(taker, bytes);
+        let mut state = self.state();
+        state.free(bytes);
+        state.discharge(taker, bytes);
     }
 
-    /// Frees the bytes of a removed file. No client gets quota back: otherwise a client could gain
-    /// quota by replacing files of other clients.
-    pub(crate) fn free(&self, bytes: u64) {
+    /// Remembers the counted bytes of a file with a name. A replaced upload frees its counted
+    /// bytes. Older files never counted, so the replacement of an older file frees nothing. No
+    /// client gets quota back: otherwise a client could gain quota by replacing files of other
+    /// clients.
+    pub(crate) fn count_stored(&self, path: &Path, bytes: u64, has_replaced: bool) {
         let mut state = self.state();
-        state.room = state.room.saturating_add(bytes);
+        if state.total == u64::MAX {
+            return;
+        }
+        let mut key = [0; 16];
+        let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
+        key.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+        let before = state.counted.remove(&key);
+        if state.counted.len() < MAX_COUNTED {
+            state.counted.insert(key, bytes);
+        }
+        state.free(before.filter(|_| has_replaced).unwrap_or_default());
     }
 
     fn keep(&self, kept: Kept) {
@@ -369,6 +395,13 @@ impl Uploads {
         if !lock(&file) {
             return Ok(());
         }
+        if !is_only_name(directory, Path::new(name), &file) {
+            // A file with a further name may be the file of another program.
+            if let Some(token) = Token::of_file(name) {
+                let _ = directory.remove_file(token.note_name());
+            }
+            return directory.remove_file_or_symlink(name);
+        }
         let metadata = file.metadata()?;
         let age = clock::time_of_day().duration_since(metadata.modified()?);
         let is_young = age.unwrap_or_default() < KEPT;
@@ -378,10 +411,9 @@ impl Uploads {
             Some((noted.length, token))
         });
         match noted.filter(|(length, _)| (LEAST_KEPT..=metadata.len()).contains(length)) {
-            Some((length, token)) => {
+            Some((length, token)) if self.take_room(None, NAME.saturating_add(length)) => {
                 file.set_len(length)?;
                 let bytes = NAME.saturating_add(length);
-                self.take_room(None, bytes);
                 self.keep(Kept {
                     since: clock::now(),
                     directory: path.to_owned(),
@@ -392,7 +424,7 @@ impl Uploads {
                 });
                 Ok(())
             }
-            None => {
+            _ => {
                 if let Some(token) = Token::of_file(name) {
                     let _ = directory.remove_file(token.note_name());
                 }
@@ -464,6 +496,30 @@ mod tests {
         assert_eq!(names(&sub), ["own"]);
     }
 
+    /// A hard link could otherwise make the server cut a foreign file.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_with_a_further_name_is_not_cut() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let token = Token::new().unwrap();
+        let content = vec![1; 2 * LEAST_KEPT as usize];
+        for name in [token.file_name(), ".mpquic-put-1-2".to_owned()] {
+            let theirs = outside.path().join(&name);
+            fs::write(&theirs, &content).unwrap();
+            fs::hard_link(&theirs, root.path().join(&name)).unwrap();
+        }
+        let note = root.path().join(token.note_name());
+        fs::write(&note, format!("{LEAST_KEPT:020}\n")).unwrap();
+        let uploads = Uploads::new(root.path().to_owned(), u64::MAX);
+        uploads.sweep().unwrap();
+        assert_eq!(names(root.path()), [""; 0]);
+        assert_eq!(uploads.length_of(&token), None);
+        for name in names(outside.path()) {
+            assert!(fs::read(outside.path().join(name)).unwrap() == content);
+        }
+        assert_eq!(names(outside.path()).len(), 2);
+    }
+
     /// Keeps a file of a client, and returns the name of the file.
     fn keep(uploads: &Arc<Uploads>, taker: Option<&Taker>) -> String {
         let token = Token::new().unwrap();
@@ -517,8 +573,6 @@ mod tests {
         let [alice, bob] = ["alice", "bob"].map(|name| Taker::User(name.into()));
         let take = |taker: &Taker, bytes| uploads.take_room(Some(taker), bytes);
         assert!(take(&alice, 100) && !take(&alice, 1) && take(&bob, 60));
-        // The replaced file may belong to another client.
-        uploads.free(100);
         assert!(!take(&alice, 1));
         uploads.give_back(Some(&alice), 40);
         assert!(take(&alice, 40) && !take(&alice, 1));

@@ -456,7 +456,9 @@ impl<'a> Download<'a> {
         let mut paths = report::paths(&self.before.paths, &after.paths);
         backup::mark(&mut paths, connection);
         let file = match destination {
-            Destination::File(path) => Some(path.display().to_string()),
+            Destination::File(path) | Destination::Within(path, _) => {
+                Some(path.display().to_string())
+            }
             Destination::Stdout | Destination::Nowhere | Destination::Memory(_) => None,
         };
         let protocol = self.protocol.map_or(&b""[..], Alpn::bytes);
@@ -537,7 +539,7 @@ async fn transfer<B: Body>(
 
 fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {
     let name = match destination {
-        Destination::File(path) => path.display().to_string(),
+        Destination::File(path) | Destination::Within(path, _) => path.display().to_string(),
         Destination::Stdout => "standard output".to_owned(),
         Destination::Nowhere => "nowhere".to_owned(),
         Destination::Memory(_) => "the list of a directory".to_owned(),

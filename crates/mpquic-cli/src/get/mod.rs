@@ -1,6 +1,7 @@
 //! `mpquic get`.
 
 pub(crate) mod args;
+pub(crate) mod beside;
 pub(crate) mod count;
 pub(crate) mod download;
 pub(crate) mod fetch;

@@ -1,12 +1,15 @@
 //! The name of an incomplete file: no other file has or takes it meanwhile.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::OpenOptions;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::files::beneath::options;
+use crate::get::beside::Beside;
 use crate::get::note_key::NoteKey;
 use crate::options::trust::Checked;
 use crate::text::hex::hex;
@@ -85,7 +88,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    fn new(path: &Path, number: usize) -> Self {
+    pub(crate) fn new(path: &Path, number: usize) -> Self {
         let suffix = match number {
             1 => ".part".to_owned(),
             number => format!(".{number}.part"),
@@ -97,11 +100,11 @@ impl Names {
     }
 
     /// True if a file of another program has one of the names.
-    fn are_of_others(&self, key: &NoteKey) -> bool {
-        match read(&self.note, key) {
+    fn are_of_others(&self, beside: &Beside, key: &NoteKey) -> bool {
+        match read(beside, &self.note, key) {
             Found::Note(_) => false,
             Found::Foreign => true,
-            Found::Nothing => matches!(read(&self.new, key), Found::Foreign),
+            Found::Nothing => matches!(read(beside, &self.new, key), Found::Foreign),
         }
     }
 }
@@ -115,8 +118,9 @@ pub(crate) struct Claimed {
 }
 
 /// Takes the part of `path` that an earlier download of `url` left, otherwise an unused part,
-/// otherwise a new part. Also tells why an existing part with the first name was not taken.
+/// otherwise a new part, all in the directory `beside`. Also tells why an existing part with the first name was not taken.
 pub(crate) fn claim(
+    beside: &Beside,
     path: &Path,
     url: Option<&str>,
     key: &NoteKey,
@@ -124,8 +128,8 @@ pub(crate) fn claim(
     let mut why = None;
     if let Some(url) = url {
         let numbers = (1..=MOST).map(|number| Names::new(path, number));
-        for names in numbers.take_while(|names| fs::symlink_metadata(&names.part).is_ok()) {
-            match left(names, key)? {
+        for names in numbers.take_while(|names| beside.metadata(&names.part).is_ok()) {
+            match left(beside, names, key)? {
                 Ok(claimed) if claimed.noted.as_ref().is_some_and(|note| note.url == url) => {
                     return Ok((claimed, None));
                 }
@@ -136,13 +140,13 @@ pub(crate) fn claim(
     }
     for number in 1..=MOST {
         let names = Names::new(path, number);
-        if names.are_of_others(key) {
+        if names.are_of_others(beside, key) {
             continue;
         }
-        if let Some(claimed) = made(names.clone())? {
+        if let Some(claimed) = made(beside, names.clone())? {
             return Ok((claimed, why));
         }
-        if let Ok(claimed) = left(names, key)? {
+        if let Ok(claimed) = left(beside, names, key)? {
             return Ok((claimed, why));
         }
     }
@@ -151,23 +155,17 @@ pub(crate) fn claim(
 }
 
 /// Makes a part; `None` if its name is taken, also in the same moment by another download.
-fn made(names: Names) -> io::Result<Option<Claimed>> {
-    let options = || {
-        let mut options = File::options();
-        options.read(true).write(true);
-        options
-    };
+fn made(beside: &Beside, names: Names) -> io::Result<Option<Claimed>> {
     // Creating the file this way follows no link and overwrites no file, not even a link without a
     // target.
-    let file = match for_us_alone(&mut options())
-        .create_new(true)
-        .open(&names.part)
-    {
+    let mut options = options();
+    options.read(true).write(true).create_new(true);
+    let file = match beside.open(&names.part, for_us_alone(&mut options)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
         opened => opened?,
     };
     Ok(
-        (is_locked(&file)? && is_at(&file, &names.part)).then_some(Claimed {
+        (is_locked(&file)? && is_at(beside, &file, &names.part)).then_some(Claimed {
             names,
             file,
             noted: None,
@@ -176,27 +174,31 @@ fn made(names: Names) -> io::Result<Option<Claimed>> {
 }
 
 /// Takes the part of an earlier download, or tells why this part is of no use.
-fn left(names: Names, key: &NoteKey) -> io::Result<Result<Claimed, &'static str>> {
-    let noted = match read(&names.note, key) {
+fn left(beside: &Beside, names: Names, key: &NoteKey) -> io::Result<Result<Claimed, &'static str>> {
+    let noted = match read(beside, &names.note, key) {
         Found::Note(note) => *note,
         Found::Nothing => return Ok(Err("there is no note about it")),
         Found::Foreign => {
             return Ok(Err(if key.is_there() { NOT_OURS } else { NO_KEY }));
         }
     };
-    let mut options = File::options();
-    let options = options.read(true).write(true);
-    let Ok(file) = for_us_alone(not_followed(options)).open(&names.part) else {
+    let mut options = options();
+    options.read(true).write(true);
+    let Ok(file) = beside.open(&names.part, for_us_alone(&mut options)) else {
         return Ok(Err("it cannot be opened"));
     };
     if !file.metadata()?.is_file() {
         return Ok(Err("it is no file"));
     }
-    if !is_locked(&file)? || !is_at(&file, &names.part) {
+    if !is_locked(&file)? || !is_at(beside, &file, &names.part) {
         return Ok(Err("another download writes to it"));
     }
+    // Another user with write access to the directory may have linked a foreign file to the name.
+    if !beside.is_only_name(&names.part, &file) {
+        return Ok(Err("it has another name"));
+    }
     // From now on no download changes the file; before the lock, another download may have.
-    Ok(match read(&names.note, key) {
+    Ok(match read(beside, &names.note, key) {
         Found::Note(note) if *note == noted => Ok(Claimed {
             names,
             file,
@@ -213,11 +215,11 @@ enum Found {
     Foreign,
 }
 
-fn read(path: &Path, key: &NoteKey) -> Found {
-    if matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound) {
+fn read(beside: &Beside, path: &Path, key: &NoteKey) -> Found {
+    if matches!(beside.metadata(path), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Found::Nothing;
     }
-    let text = beginning(path, LONGEST_NOTE);
+    let text = beginning(beside, path, LONGEST_NOTE);
     match text.ok().and_then(|text| Note::of_text(&text, key)) {
         Some(note) => Found::Note(Box::new(note)),
         None => Found::Foreign,
@@ -225,8 +227,8 @@ fn read(path: &Path, key: &NoteKey) -> Found {
 }
 
 /// Reads at most `most` bytes from the beginning of a file. Anything but a file is an error.
-fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = not_followed(File::options().read(true)).open(path)?;
+fn beginning(beside: &Beside, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = beside.open(path, options().read(true))?;
     if !file.metadata()?.is_file() {
         return Err(ErrorKind::InvalidInput.into());
     }
@@ -235,24 +237,10 @@ fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Opens no target of a link, and does not wait for the other end of a pipe.
-#[cfg(unix)]
-pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
-    use rustix::fs::OFlags;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    options.custom_flags(flags.bits().cast_signed())
-}
-
-#[cfg(not(unix))]
-pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
-    options
-}
-
 /// No other program may open the file for writing while it is open.
 #[cfg(windows)]
 fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::windows::fs::OpenOptionsExt as _;
+    use cap_std::fs::OpenOptionsExt as _;
     /// FILE_SHARE_READ and FILE_SHARE_DELETE: the file is read and renamed while it is open.
     const SHARED: u32 = 1 | 4;
     options.share_mode(SHARED)
@@ -285,16 +273,17 @@ fn is_locked(_file: &File) -> io::Result<bool> {
 
 /// True if the name still leads to this file.
 #[cfg(unix)]
-pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(beside: &Beside, file: &File, path: &Path) -> bool {
+    use cap_std::fs::MetadataExt as _;
     use std::os::unix::fs::MetadataExt as _;
-    let identity = |of: &fs::Metadata| (of.dev(), of.ino());
-    let (open, named) = (file.metadata(), fs::symlink_metadata(path));
-    matches!((open, named), (Ok(open), Ok(named)) if identity(&open) == identity(&named))
+    let (open, named) = (file.metadata(), beside.metadata(path));
+    matches!((open, named), (Ok(open), Ok(named))
+        if (open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_at(_file: &File, path: &Path) -> bool {
-    path.exists()
+pub(crate) fn is_at(beside: &Beside, _file: &File, path: &Path) -> bool {
+    beside.metadata(path).is_ok()
 }
 
 /// The same path with a shortened name, which leaves room for suffixes: a hash of the whole name
@@ -319,11 +308,11 @@ fn shortened(path: &Path) -> PathBuf {
 }
 
 /// True if there is a part of this file, with its note, or with a note that another program wrote.
-pub(crate) fn has_part(path: &Path) -> bool {
+pub(crate) fn has_part(beside: &Beside, path: &Path) -> bool {
     let numbers = (1..=MOST).map(|number| Names::new(path, number));
-    let there = numbers.take_while(|names| fs::symlink_metadata(&names.part).is_ok());
+    let there = numbers.take_while(|names| beside.metadata(&names.part).is_ok());
     let mut there = there.map(|names| names.note);
-    there.any(|note| fs::symlink_metadata(note).is_ok())
+    there.any(|note| beside.metadata(&note).is_ok())
 }
 
 /// The names of the files whose part, or the note about it, may have this name.
@@ -344,8 +333,8 @@ pub(crate) fn wholes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// True for an empty file and for a file that begins as notes do: a download was killed while it
 /// wrote.
-pub(crate) fn is_begun_note(path: &Path) -> bool {
-    let text = beginning(path, NOTE_START.len() as u64);
+pub(crate) fn is_begun_note(beside: &Beside, path: &Path) -> bool {
+    let text = beginning(beside, path, NOTE_START.len() as u64);
     text.is_ok_and(|text| NOTE_START.starts_with(&text))
 }
 
@@ -357,6 +346,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const URL: &str = "https://host/file";
@@ -375,7 +366,8 @@ mod tests {
 
     /// The name of the part that is taken, and why the first one was not.
     fn taken(path: &Path, url: Option<&str>) -> (Claimed, String, Option<&'static str>) {
-        let (claimed, why) = claim(path, url, NoteKey::known()).unwrap();
+        let (claimed, why) =
+            claim(&Beside::of(path).unwrap(), path, url, NoteKey::known()).unwrap();
         let name = claimed.names.part.file_name().unwrap();
         let name = name.to_str().unwrap().to_owned();
         (claimed, name, why)
@@ -397,6 +389,25 @@ mod tests {
         drop(first);
         let (_again, name, _) = taken(&path, None);
         assert_eq!(name, "file.part", "it is left by now");
+    }
+
+    /// A hard link could otherwise make the tool cut a foreign file.
+    #[cfg(unix)]
+    #[test]
+    fn part_with_another_name_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let theirs = directory.path().join("theirs");
+        fs::write(&theirs, "precious").unwrap();
+        fs::hard_link(&theirs, directory.path().join("file.part")).unwrap();
+        fs::write(directory.path().join("file.part.json"), note(URL)).unwrap();
+        for url in [None, Some(URL)] {
+            let (claimed, name, told) = taken(&path, url);
+            assert_eq!(name, "file.2.part");
+            assert_eq!(told, url.map(|_| "it has another name"));
+            fs::remove_file(&claimed.names.part).unwrap();
+        }
+        assert_eq!(fs::read(&theirs).unwrap(), b"precious");
     }
 
     #[test]
@@ -463,7 +474,13 @@ mod tests {
             assert_eq!(fs::read(&at).unwrap(), forged);
         }
         fs::write(&at, &ours).unwrap();
-        let (claimed, why) = claim(&path, Some(URL), &NoteKey::at(None)).unwrap();
+        let (claimed, why) = claim(
+            &Beside::of(&path).unwrap(),
+            &path,
+            Some(URL),
+            &NoteKey::at(None),
+        )
+        .unwrap();
         assert_eq!((claimed.noted, why), (None, Some(NO_KEY)));
         let (claimed, name, _) = taken(&path, Some(URL));
         assert_eq!((&*name, claimed.noted), ("file.part", Some(read)));

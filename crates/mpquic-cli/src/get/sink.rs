@@ -13,6 +13,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::get::beside::Beside;
 use crate::get::part_file::{Begun, Keep, PartFile, Version};
 use crate::get::pieces::write_pieces;
 use crate::report::size;
@@ -27,6 +28,8 @@ const MAX_WAITING: usize = 32;
 pub(crate) enum Destination {
     Stdout,
     File(PathBuf),
+    /// A file of a fetched directory: nothing is followed or opened in its place.
+    Within(PathBuf, Beside),
     /// Nowhere; the bytes are only counted and hashed.
     Nowhere,
     Memory(Memory),
@@ -320,6 +323,13 @@ impl Output {
             Destination::Nowhere => return stream(Box::new(io::sink()), None),
             Destination::Memory(memory) => {
                 return Ok((Self::Memory(memory.clone()), Begun::default()));
+            }
+            Destination::Within(path, beside) => {
+                if beside.metadata(path).is_ok_and(|there| there.is_dir()) {
+                    return Err(io::ErrorKind::IsADirectory.into());
+                }
+                let (part, begun) = PartFile::open_in(beside.clone(), path, keep)?;
+                return Ok((Self::Part(Box::new(part)), begun));
             }
             Destination::File(path) => path,
         };

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 
+use cap_std::fs::{DirBuilder, Metadata};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::header::ACCEPT;
 use http::{HeaderValue, Uri};
@@ -17,14 +18,17 @@ use tokio::time::MissedTickBehavior;
 
 use crate::client::session::Sessions;
 use crate::files::attributes::Attributes;
+use crate::files::beneath::{Top, options};
 use crate::files::directory_page::Listed;
 use crate::files::list_pages::Pages;
+use crate::get::beside::Beside;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
 use crate::get::listed_name::{is_part, taken};
+use crate::get::part_name::has_part;
 #[cfg(unix)]
 use crate::get::part_name::is_locked;
-use crate::get::part_name::{has_part, not_followed};
+
 use crate::get::sink::{Destination, Memory};
 use crate::get::unfinished_directories::UnfinishedDirectories;
 use crate::process::clock;
@@ -88,6 +92,8 @@ pub(crate) struct Common {
     equal_lists: StdMutex<HashMap<[u8; 32], usize>>,
     /// Pages behind the first page of each directory.
     pages: AtomicUsize,
+    /// The open output directory, the beginning of each path below.
+    top: OnceLock<Top>,
     /// The directory here, locked.
     #[cfg(unix)]
     held: OnceLock<File>,
@@ -327,10 +333,14 @@ impl Tree<'_> {
         let mut finished = Vec::new();
         for Made { dir, attributes } in made {
             let path = self.path_of(&dir);
-            match not_followed(File::options().read(true)).open(&path) {
-                Ok(file) => {
+            let opened = self.beside(&path).and_then(|beside| {
+                let file = beside.open_directory(&path)?;
+                Ok((file, beside.metadata(&path)?))
+            });
+            match opened {
+                Ok((file, there)) => {
                     attributes.give_to(&file);
-                    finished.push(path);
+                    finished.push((path, there));
                 }
                 Err(error) => {
                     let shown = one_line(&path.to_string_lossy());
@@ -339,7 +349,8 @@ impl Tree<'_> {
             }
         }
         if let Some(unfinished) = self.common.unfinished.get() {
-            unfinished.finish(finished.iter().map(PathBuf::as_path), is_all);
+            let finished = finished.iter().map(|(path, there)| (&**path, there));
+            unfinished.finish(finished, is_all);
         }
     }
 
@@ -348,6 +359,12 @@ impl Tree<'_> {
         let mut path = self.root.path.clone();
         path.extend(dir.names());
         path
+    }
+
+    /// The directory of a path below the directory here.
+    fn beside(&self, path: &Path) -> io::Result<Beside> {
+        let top = self.common.top.get().ok_or(io::ErrorKind::NotFound)?;
+        Beside::below(top, path)
     }
 
     /// Prints the result on one line.
@@ -432,27 +449,17 @@ impl Tree<'_> {
         let mut pages = Pages::new(at.url.clone());
         let mut page = self.page(&pages, lists).await?;
         let is_chosen = within.is_none();
-        let is_new = make_directory(&at.path, attributes.mode.is_some(), is_chosen)?;
-        if is_chosen {
-            #[cfg(unix)]
-            self.hold(&at.path)?;
-            let unfinished = UnfinishedDirectories::read(self.state.as_deref(), &at.path);
-            let _ = self.common.unfinished.set(unfinished);
-        }
-        let unfinished = self.common.unfinished.get();
-        if is_new && let Some(unfinished) = unfinished {
-            unfinished.add(&at.path);
-        }
-        let is_unfinished = || unfinished.is_some_and(|it| it.contains(&at.path));
+        let is_private = attributes.mode.is_some();
+        let is_ours = if is_chosen {
+            self.begin(&at.path)?;
+            false
+        } else {
+            self.make_directory(&at.path, is_private)?
+        };
         let dir = Arc::new(Dir {
             within,
             list: page.digest,
         });
-        let is_ours = !is_chosen && (is_new || self.plan.treatment.replace || is_unfinished());
-        if is_ours && !is_new {
-            let with_files = |there: Attributes| there.and_mode(FOR_FILES);
-            change_mode(&at.path, with_files);
-        }
         let made = is_ours.then(|| Made {
             dir: dir.clone(),
             attributes,
@@ -505,6 +512,38 @@ impl Tree<'_> {
         Ok(Done::Listed(jobs, failures, made))
     }
 
+    /// Makes and opens the directory here. Only the user may choose a link.
+    fn begin(&self, path: &Path) -> Result<(), Failure> {
+        let cannot_make = |error| cannot_make(path, &error);
+        fs::create_dir_all(path).map_err(cannot_make)?;
+        let _ = self.common.top.set(Top::open(path).map_err(cannot_make)?);
+        #[cfg(unix)]
+        self.hold(path)?;
+        let unfinished = UnfinishedDirectories::read(self.state.as_deref(), path);
+        let _ = self.common.unfinished.set(unfinished);
+        Ok(())
+    }
+
+    /// Makes a directory below the directory here, unless it exists. True if the complete directory
+    /// gets the attributes of the list.
+    fn make_directory(&self, path: &Path, is_private: bool) -> Result<bool, Failure> {
+        let cannot_make = |error| cannot_make(path, &error);
+        let beside = self.beside(path).map_err(cannot_make)?;
+        let is_new = make_directory(&beside, path, is_private)?;
+        let there = beside.metadata(path).map_err(cannot_make)?;
+        let unfinished = self.common.unfinished.get();
+        if is_new && let Some(unfinished) = unfinished {
+            unfinished.add(path, &there);
+        }
+        let is_unfinished = || unfinished.is_some_and(|it| it.contains(path, &there));
+        let is_ours = is_new || self.plan.treatment.replace || is_unfinished();
+        if is_ours && !is_new {
+            let with_files = |there: Attributes| there.and_mode(FOR_FILES);
+            change_mode(beside.open_directory(path), with_files);
+        }
+        Ok(is_ours)
+    }
+
     /// The names of the files of a directory that this run fetches, or that another command fetches
     /// now.
     fn fetched(&self, directory: &Path, jobs: &[Job]) -> HashSet<Vec<u8>> {
@@ -515,9 +554,13 @@ impl Tree<'_> {
             } => Some((name, *entry)),
             _ => None,
         });
+        let top = self.common.top.get();
+        let beside = top.and_then(|top| Beside::within(top, directory).ok());
         let fetched = files.filter(|(name, entry)| {
             let path = directory.join(&***name);
-            self.is_fetched(&path, *entry) || has_part(&path)
+            let is_fetched =
+                |beside| self.is_fetched(beside, &path, *entry) || has_part(beside, &path);
+            beside.as_ref().is_none_or(is_fetched)
         });
         fetched
             .map(|(name, _)| name.as_encoded_bytes().to_vec())
@@ -525,11 +568,13 @@ impl Tree<'_> {
     }
 
     /// True unless the file stays as it is here: because it is equal, or in the way.
-    fn is_fetched(&self, path: &Path, entry: Entry) -> bool {
+    fn is_fetched(&self, beside: &Beside, path: &Path, entry: Entry) -> bool {
         let treatment = &self.plan.treatment;
-        let is_kept = || treatment.resume && is_here(path, entry);
-        match fs::symlink_metadata(path) {
-            Ok(there) => treatment.replace && there.is_file() && !is_kept(),
+        match beside.metadata(path) {
+            Ok(there) => {
+                let is_kept = treatment.resume && is_here(&there, entry);
+                treatment.replace && there.is_file() && !is_kept
+            }
             Err(_) => true,
         }
     }
@@ -638,11 +683,16 @@ impl Tree<'_> {
     }
 
     async fn file(&self, at: &Place, entry: Entry) -> Result<Done, Failure> {
-        let there = fs::symlink_metadata(&at.path);
+        let beside = self.beside(&at.path).map_err(|error| {
+            Cause::File.failed(format_args!("cannot write {}: {error}", at.path.display()))
+        })?;
+        let there = beside.metadata(&at.path);
         let replace = self.plan.treatment.replace;
-        if is_here(&at.path, entry) && (self.plan.treatment.resume || !replace) {
+        let is_here = there.as_ref().is_ok_and(|there| is_here(there, entry));
+        if is_here && (self.plan.treatment.resume || !replace) {
             if replace {
-                change_mode(&at.path, |there| Attributes {
+                let opened = beside.open(&at.path, options().read(true));
+                change_mode(opened, |there| Attributes {
                     mode: entry.attributes.mode.or(there.mode),
                     ..there
                 });
@@ -671,12 +721,14 @@ impl Tree<'_> {
             plan: &plan,
             sessions: self.sessions,
             url: &at.url,
-            destination: Destination::File(at.path.clone()),
+            destination: Destination::Within(at.path.clone(), beside.clone()),
         };
         let (report, answered) = fetch.run_with_attributes().await?;
         // `--continue` recognises the file by its time. If the time cannot be set, the file is
         // fetched again.
-        if let Ok(file) = not_followed(File::options().write(true)).open(&at.path) {
+        if let Ok(file) = beside.open(&at.path, options().write(true))
+            && beside.is_only_name(&at.path, &file)
+        {
             let answered = answered.without_mode(self.umask);
             entry.attributes.corrected(&answered).give_to(&file);
         }
@@ -685,18 +737,16 @@ impl Tree<'_> {
 }
 
 /// True if a local file seems to be the server's file: fetched before, and unchanged.
-fn is_here(path: &Path, entry: Entry) -> bool {
-    let Ok(there) = fs::symlink_metadata(path) else {
-        return false;
-    };
-    let times = entry.attributes.modified.zip(there.modified().ok());
+fn is_here(there: &Metadata, entry: Entry) -> bool {
+    let modified = there.modified().ok().map(|time| time.into_std());
+    let times = entry.attributes.modified.zip(modified);
     let same_time = times.is_some_and(|(listed, here)| times::are_equal(listed, here));
     there.is_file() && entry.size == Some(there.len()) && same_time
 }
 
 /// Corrects the permissions of a local file or directory, if they differ.
-fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
-    let Ok(file) = not_followed(File::options().read(true)).open(path) else {
+fn change_mode(opened: io::Result<File>, wanted: impl FnOnce(Attributes) -> Attributes) {
+    let Ok(file) = opened else {
         return;
     };
     if let Ok(there) = file.metadata() {
@@ -708,34 +758,29 @@ fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
     }
 }
 
+fn cannot_make(path: &Path, error: &io::Error) -> Failure {
+    Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
+}
+
 /// Makes a directory that is private until its content is complete. False if the directory exists.
-/// Only the user may choose a link.
 #[cfg_attr(
     not(unix),
     expect(unused_mut, unused_variables, reason = "permissions are those of Unix")
 )]
-fn make_directory(path: &Path, is_private: bool, is_chosen: bool) -> Result<bool, Failure> {
-    let cannot_make = |error: io::Error| {
-        Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
-    };
-    if is_chosen {
-        return fs::create_dir_all(path)
-            .map_err(cannot_make)
-            .map(|()| false);
-    }
-    let mut builder = fs::DirBuilder::new();
+fn make_directory(beside: &Beside, path: &Path, is_private: bool) -> Result<bool, Failure> {
+    let mut builder = DirBuilder::new();
     #[cfg(unix)]
     if is_private {
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        cap_std::fs::DirBuilderExt::mode(&mut builder, 0o700);
     }
-    match builder.create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            match fs::symlink_metadata(path) {
-                Ok(there) if there.is_dir() => Ok(false),
-                _ => Err(cannot_make(error)),
-            }
-        }
-        made => made.map_err(cannot_make).map(|()| true),
+    match beside.make_directory(path, &builder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match beside.metadata(path) {
+            Ok(there) if there.is_dir() => Ok(false),
+            _ => Err(cannot_make(path, &error)),
+        },
+        made => made
+            .map_err(|error| cannot_make(path, &error))
+            .map(|()| true),
     }
 }
 

@@ -2,12 +2,13 @@
 //! so that the next run gives them their times and permissions.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cap_std::fs::Metadata;
 use sha2::{Digest, Sha256};
 
 use crate::process::clock;
@@ -55,23 +56,22 @@ impl UnfinishedDirectories {
     }
 
     /// True for a directory that this tool has made, and has not finished.
-    pub(crate) fn contains(&self, path: &Path) -> bool {
-        let line = fs::symlink_metadata(path).map(|metadata| line(path, &metadata));
-        line.is_ok_and(|line| self.held().lines.contains(&line))
+    pub(crate) fn contains(&self, path: &Path, there: &Metadata) -> bool {
+        self.held().lines.contains(&line(path, there))
     }
 
     /// Another directory was made.
-    pub(crate) fn add(&self, path: &Path) {
-        if let Err(error) = self.try_add(path) {
+    pub(crate) fn add(&self, path: &Path, there: &Metadata) {
+        if let Err(error) = self.try_add(path, there) {
             tracing::debug!(%error, "a directory is not noted");
         }
     }
 
-    fn try_add(&self, path: &Path) -> io::Result<()> {
+    fn try_add(&self, path: &Path, there: &Metadata) -> io::Result<()> {
         let Some(note) = &self.note else {
             return Ok(());
         };
-        let line = line(path, &fs::symlink_metadata(path)?);
+        let line = line(path, there);
         let mut held = self.held();
         if held.file.is_none() {
             let directory = note.parent().unwrap_or(Path::new("."));
@@ -88,7 +88,11 @@ impl UnfinishedDirectories {
 
     /// These directories have their times and permissions. With `is_all`, the run has met all
     /// directories.
-    pub(crate) fn finish<'a>(&self, paths: impl Iterator<Item = &'a Path>, is_all: bool) {
+    pub(crate) fn finish<'a>(
+        &self,
+        directories: impl Iterator<Item = (&'a Path, &'a Metadata)>,
+        is_all: bool,
+    ) {
         let Some(note) = &self.note else {
             return;
         };
@@ -96,10 +100,8 @@ impl UnfinishedDirectories {
         if held.lines.is_empty() {
             return;
         }
-        for path in paths {
-            if let Ok(metadata) = fs::symlink_metadata(path) {
-                held.lines.remove(&line(path, &metadata));
-            }
+        for (path, there) in directories {
+            held.lines.remove(&line(path, there));
         }
         held.file = None;
         let result = if is_all || held.lines.is_empty() {
@@ -124,12 +126,13 @@ fn line(path: &Path, metadata: &Metadata) -> String {
     let name = hex(name.get(..8).unwrap_or_default());
     #[cfg(unix)]
     {
-        use std::os::unix::fs::MetadataExt as _;
+        use cap_std::fs::MetadataExt as _;
         format!("{} {} {name}", metadata.dev(), metadata.ino())
     }
     #[cfg(not(unix))]
     {
-        format!("{:?} {name}", metadata.created().ok())
+        let created = metadata.created().ok().map(|time| time.into_std());
+        format!("{created:?} {name}")
     }
 }
 
@@ -176,27 +179,37 @@ mod tests {
         for name in ["one", "two", "other"] {
             fs::create_dir(path(name)).unwrap();
         }
-        let first = read();
-        first.add(&path("one"));
-        first.add(&path("two"));
-        let known = |run: &UnfinishedDirectories| {
-            ["one", "two", "other", "missing"].map(|name| run.contains(&path(name)))
+        let there = |name: &str| {
+            let path = path(name);
+            crate::get::beside::Beside::of(&path)
+                .unwrap()
+                .metadata(&path)
+                .unwrap()
         };
-        assert_eq!(known(&read()), [true, true, false, false]);
+        let add = |run: &UnfinishedDirectories, name| run.add(&path(name), &there(name));
+        let first = read();
+        add(&first, "one");
+        add(&first, "two");
+        let known = |run: &UnfinishedDirectories| {
+            ["one", "two", "other"].map(|name| run.contains(&path(name), &there(name)))
+        };
+        assert_eq!(known(&read()), [true, true, false]);
         let elsewhere = UnfinishedDirectories::read(Some(state.path()), state.path());
-        assert_eq!(known(&elsewhere), [false; 4]);
+        assert_eq!(known(&elsewhere), [false; 3]);
         assert_eq!(
             known(&UnfinishedDirectories::read(None, root.path())),
-            [false; 4]
+            [false; 3]
         );
         // The second run has found one of the directories, and made another.
         let second = read();
-        second.add(&path("other"));
-        assert_eq!(known(&read()), [true, true, true, false]);
-        second.finish([path("one")].iter().map(PathBuf::as_path), false);
-        assert_eq!(known(&read()), [false, true, true, false]);
-        read().finish([path("two")].iter().map(PathBuf::as_path), true);
-        assert_eq!(known(&read()), [false; 4]);
+        add(&second, "other");
+        assert_eq!(known(&read()), [true, true, true]);
+        let one = (path("one"), there("one"));
+        second.finish([(&*one.0, &one.1)].into_iter(), false);
+        assert_eq!(known(&read()), [false, true, true]);
+        let two = (path("two"), there("two"));
+        read().finish([(&*two.0, &two.1)].into_iter(), true);
+        assert_eq!(known(&read()), [false; 3]);
         let notes = fs::read_dir(state.path().join("directories")).unwrap();
         assert_eq!(notes.count(), 0);
     }

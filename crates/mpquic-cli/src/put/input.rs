@@ -42,11 +42,11 @@ impl Input {
     }
 
     fn open_now(item: &Item) -> Result<Self, Failure> {
-        let Some(path) = &item.file else {
+        let Some(local) = &item.file else {
             return Ok(Self::of(Box::new(io::stdin())));
         };
-        let cannot_read = |error: io::Error| cannot_read(path, &error);
-        let file = File::open(path).map_err(cannot_read)?;
+        let cannot_read = |error: io::Error| cannot_read(local.path(), &error);
+        let file = local.open().map_err(cannot_read)?;
         let metadata = file.metadata().map_err(cannot_read)?;
         if metadata.is_dir() {
             return Err(cannot_read(io::ErrorKind::IsADirectory.into()));
@@ -173,7 +173,7 @@ mod tests {
 
     fn item(path: &Path) -> Item {
         Item {
-            file: Some(path.to_owned()),
+            file: Some(path.into()),
             url: Uri::from_static("https://host/file"),
             found: None,
         }
@@ -259,6 +259,63 @@ mod tests {
             let message = failure.message();
             assert!(message.starts_with(&told), "{message}");
         }
+    }
+
+    /// The owner of a directory may replace its files while another user sends the directory.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn no_file_outside_of_a_directory_is_read_after_a_swap() {
+        use std::fs;
+        use std::os::unix::fs::symlink;
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = |name: &str| inside.path().join("top").join(name);
+        for name in ["deep/directory", "directory", "other"] {
+            fs::create_dir_all(path(name)).unwrap();
+            fs::write(path(name).join("file"), "inside").unwrap();
+        }
+        fs::write(path("pipe"), "inside").unwrap();
+        fs::write(outside.path().join("file"), "secret").unwrap();
+        // The path on the command line may lead through a link.
+        let named = inside.path().join("link");
+        symlink(path(""), &named).unwrap();
+        let to = Uri::from_static("https://host/");
+        let items = crate::put::sources::items(&to, &[named], true).unwrap();
+        fs::rename(path("deep/directory"), path("away")).unwrap();
+        symlink(outside.path(), path("deep/directory")).unwrap();
+        fs::rename(path("directory"), path("gone")).unwrap();
+        symlink(outside.path(), path("directory")).unwrap();
+        fs::remove_file(path("pipe")).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).unwrap();
+        // One open descriptor holds both ends of the pipe.
+        let pipe = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path("pipe"));
+        let mut read = Vec::new();
+        for item in &items.files {
+            if let Ok(input) = Input::open(item).await {
+                let length = input.length;
+                read.push((item.url.path(), length));
+            }
+        }
+        let expected = vec![("/link/other/file", Some(6))];
+        assert_eq!((items.files.len(), read), (4, expected));
+        drop(pipe);
+        fs::remove_file(path("other/file")).unwrap();
+        symlink(outside.path().join("file"), path("other/file")).unwrap();
+        for item in &items.files {
+            let failure = Input::open(item).await.err().unwrap();
+            let told = format!("cannot read {}: ", item.shown().display());
+            assert!(failure.message().starts_with(&told), "{failure:?}");
+        }
+        let of_top = |name: &str| {
+            let mut directories = items.directories.iter();
+            let found = directories.find(|it| it.url.path().ends_with(name));
+            found.unwrap().here.as_ref().unwrap().attributes()
+        };
+        assert!(of_top("/other/").mode.is_some() && of_top("/link/").mode.is_some());
+        assert_eq!(of_top("/directory/"), Attributes::default());
     }
 
     /// What came through a pipe cannot be sent again.

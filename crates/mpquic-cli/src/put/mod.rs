@@ -1,13 +1,14 @@
 //! `mpquic put`.
 
 pub(crate) mod input;
+mod local;
 pub(crate) mod remembered;
 pub(crate) mod sending;
 pub(crate) mod sources;
 mod tries;
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -352,7 +353,7 @@ async fn make_directory(sending: &Sending<'_>, directory: &Directory) -> Result<
         return Ok(Made::Old);
     };
     let made = sending.make_directory(directory).await?;
-    let attributes = attributes_of(here);
+    let attributes = here.attributes();
     if made == Made::Old && !attributes.has_mode_of(&attributes.and_mode(FOR_FILES)) {
         let attributes = Attributes {
             modified: None,
@@ -385,7 +386,7 @@ async fn finish_directories(
             .filter_map(|directory| Some((&directory.url, directory.here.as_ref()?)))
             .collect();
         let set = made.into_iter().map(|(url, here)| async move {
-            let set = sending.set_attributes(url, attributes_of(here)).await;
+            let set = sending.set_attributes(url, here.attributes()).await;
             let refused = refused_or(set).map_err(|failure| failure.about(url));
             refused.map(|refused| refused.map(|failure| (url, failure.message().to_owned())))
         });
@@ -416,11 +417,6 @@ fn refused_or(result: Result<(), Failure>) -> Result<Option<Failure>, Failure> {
         Err(failure) if failure.cause() == Some(Cause::Refused) => Ok(Some(failure)),
         Err(failure) => Err(failure),
     }
-}
-
-fn attributes_of(path: &Path) -> Attributes {
-    let metadata = std::fs::metadata(path);
-    metadata.map_or_else(|_| Attributes::default(), |it| Attributes::of_file(&it))
 }
 
 /// Sends a file, or only its permissions; `None` if that was enough.

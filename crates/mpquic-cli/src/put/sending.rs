@@ -1,7 +1,7 @@
 //! Sends one file: its requests one after the other, until the server has the file or retries are
 //! over.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::put::input::Input;
+use crate::put::local::Local;
 use crate::put::remembered::{Begun, Remembered, Unfinished};
 use crate::put::sources::{Directory, Item, cannot_read};
 use crate::put::tries::Tries;
@@ -94,7 +95,8 @@ impl Sending<'_> {
         let started = clock::now();
         let traffic = self.sessions.traffic();
         let mut tries = Tries::new(self.retry);
-        let (notes, file) = (self.notes.as_deref(), item.file.as_deref());
+        let file = item.file.as_ref().map(Local::path);
+        let notes = self.notes.as_deref();
         let remembered = Remembered::new(notes, &item.url, file, &self.unfinished);
         tries.begun = remembered.begun();
         loop {
@@ -113,7 +115,7 @@ impl Sending<'_> {
                         retries,
                         resumed_at: body.start,
                         links: links::between(&traffic, &self.sessions.traffic()),
-                        file: item.file.as_ref().map(|path| path.display().to_string()),
+                        file: file.map(|path| path.display().to_string()),
                         ..report
                     });
                 }
@@ -283,9 +285,8 @@ impl Sending<'_> {
             ..Ask::get(&directory.url)
         };
         self.secrets.add_to(&directory.url, &mut ask.fields);
-        let here = directory.here.as_ref();
-        if let Some(metadata) = here.and_then(|here| std::fs::metadata(here).ok()) {
-            Attributes::of_file(&metadata).add_to(&mut ask.fields);
+        if let Some(here) = &directory.here {
+            here.attributes().add_to(&mut ask.fields);
         }
         let mut is_changeable = true;
         let look = |fields: &HeaderMap| is_changeable = may_allow(&Method::PATCH, fields);
@@ -716,7 +717,7 @@ impl<'a> Flow<'a> {
     /// Sends the body, and waits for the answer.
     async fn send(&self, request: &mut http3::Put, body: &mut Input) -> Result<(), Unsent> {
         let most = self.pace.map_or(usize::MAX, Pace::piece);
-        let name = self.item.file.as_deref().unwrap_or(Path::new("-"));
+        let name = self.item.shown();
         loop {
             self.sent.reading.store(true, Relaxed);
             let piece = body.read().await;
@@ -759,7 +760,7 @@ impl<'a> Flow<'a> {
 
     /// Reads bytes that the server has, and does not send them.
     async fn skip_to(&self, offset: u64, body: &mut Input) -> Result<(), Failure> {
-        let name = self.item.file.as_deref().unwrap_or(Path::new("-"));
+        let name = self.item.shown();
         let sent = self.sent.bytes.load(Relaxed);
         self.sent.reading.store(true, Relaxed);
         let skipped = body.skip_to(offset).await;

@@ -5,11 +5,15 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cap_std::fs::Dir;
 use http::Uri;
 
 use crate::files::attributes::Attributes;
+use crate::files::beneath::Top;
 use crate::process::failure::{Cause, Failure};
+use crate::put::local::Local;
 use crate::text::percent::encode_name;
 
 /// All that is sent.
@@ -30,7 +34,7 @@ pub(crate) struct Items {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
     /// `None` for standard input.
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) file: Option<Local>,
     pub(crate) url: Uri,
     /// Of a file that goes into a directory of the server, where an equal one need not be sent.
     pub(crate) found: Option<Found>,
@@ -51,13 +55,18 @@ pub(crate) struct Directory {
     pub(crate) url: Uri,
     /// The local directory, whose attributes the new directory gets. `None` for the directory of
     /// the user's URL, which exists already.
-    pub(crate) here: Option<PathBuf>,
+    pub(crate) here: Option<Local>,
 }
 
 impl Item {
     /// The last part of its URL.
     pub(crate) fn name(&self) -> &str {
         self.url.path().rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The local path as messages tell it.
+    pub(crate) fn shown(&self) -> &Path {
+        self.file.as_ref().map_or(Path::new("-"), Local::path)
     }
 }
 
@@ -97,8 +106,13 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
             Ok(None) => {}
             Ok(Some((metadata, target))) => {
                 let into_directory = url.path().ends_with('/');
-                items.add(path, target, &metadata, into_directory);
-                if into_directory && metadata.is_file() {
+                // Devices and pipes have no length.
+                let found = metadata.is_file().then(|| Found {
+                    length: metadata.len(),
+                    attributes: Attributes::of_file(&metadata),
+                });
+                items.add(path.as_path().into(), target, found, into_directory);
+                if into_directory && found.is_some() {
                     items.compare(url)?;
                 }
                 continue;
@@ -114,21 +128,7 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
                 path.display()
             )));
         }
-        // What is in `.` and `dir/.` goes where the URL leads.
-        let is_content =
-            path == Path::new(".") || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
-        let name = path.file_name().filter(|_| !is_content);
-        let directory = Directory {
-            depth: 0,
-            url: match name {
-                Some(name) => directory_url(url, name)?,
-                None => below(url, "")?,
-            },
-            here: name.map(|_| path.clone()),
-        };
-        let url = directory.url.clone();
-        items.directories.push(directory);
-        items.walk(path, &url);
+        items.add_directory(url, path)?;
     }
     items.directories.sort_by_key(|directory| directory.depth);
     items.all_differ()?;
@@ -156,12 +156,12 @@ impl Items {
     fn all_differ(&mut self) -> Result<(), Failure> {
         let mut seen: HashMap<&str, &Path> = HashMap::new();
         let directories = self.directories.iter();
-        for directory in directories.filter_map(|it| Some((&it.url, it.here.as_deref()?))) {
+        for directory in directories.filter_map(|it| Some((&it.url, it.here.as_ref()?.path()))) {
             let (url, here) = directory;
             seen.insert(url.path().trim_end_matches('/'), here);
         }
         for item in &self.files {
-            let Some(file) = item.file.as_deref() else {
+            let Some(file) = item.file.as_ref().map(Local::path) else {
                 continue;
             };
             if let Some(other) = seen.insert(item.url.path(), file) {
@@ -173,6 +173,33 @@ impl Items {
                 )));
             }
         }
+        Ok(())
+    }
+
+    /// Adds a directory that the user named, with everything below it.
+    fn add_directory(&mut self, url: &Uri, path: &Path) -> Result<(), Failure> {
+        let top = match Top::open(path) {
+            Ok(top) => Arc::new(top),
+            Err(error) => {
+                self.failures.push(cannot_read(path, &error));
+                return Ok(());
+            }
+        };
+        // What is in `.` and `dir/.` goes where the URL leads.
+        let is_content =
+            path == Path::new(".") || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
+        let name = path.file_name().filter(|_| !is_content);
+        let directory = Directory {
+            depth: 0,
+            url: match name {
+                Some(name) => directory_url(url, name)?,
+                None => below(url, "")?,
+            },
+            here: name.map(|_| Local::within(top.clone(), path.to_owned())),
+        };
+        let url = directory.url.clone();
+        self.directories.push(directory);
+        self.walk(&top, path, &url);
         Ok(())
     }
 
@@ -190,36 +217,39 @@ impl Items {
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, url: Uri, metadata: &Metadata, into_directory: bool) {
-        // Devices and pipes have no length.
-        let length = metadata.is_file().then_some(metadata.len());
+    /// Adds a file; `found` only of a regular file.
+    fn add(&mut self, file: Local, url: Uri, found: Option<Found>, into_directory: bool) {
+        let length = found.map(|found| found.length);
         self.length = self.length.zip(length).map(|(all, more)| all + more);
         self.files.push(Item {
-            file: Some(path.to_owned()),
+            file: Some(file),
             url,
-            found: (into_directory && metadata.is_file()).then(|| Found {
-                length: metadata.len(),
-                attributes: Attributes::of_file(metadata),
-            }),
+            found: found.filter(|_| into_directory),
         });
     }
 
     /// Adds the files and directories below a directory. A file that cannot be sent does not keep
     /// other files from being sent.
-    fn walk(&mut self, root: &Path, url: &Uri) {
+    fn walk(&mut self, top: &Arc<Top>, root: &Path, url: &Uri) {
         let mut left = vec![(root.to_owned(), url.clone(), 1)];
-        while let Some((directory, url, depth)) = left.pop() {
-            let entries: io::Result<Vec<_>> = fs::read_dir(&directory).and_then(Iterator::collect);
-            let mut entries = match entries {
-                Ok(entries) => entries,
+        while let Some((path, url, depth)) = left.pop() {
+            // No link is followed: the directory may have become one.
+            let read = top.directory(&path).and_then(|directory| {
+                let entries = directory.entries()?;
+                let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+                Ok((names.collect::<io::Result<Vec<_>>>()?, directory))
+            });
+            let (mut names, directory) = match read {
+                Ok(read) => read,
                 Err(error) => {
-                    self.failures.push(cannot_read(&directory, &error));
+                    self.failures.push(cannot_read(&path, &error));
                     continue;
                 }
             };
-            entries.sort_by_key(fs::DirEntry::file_name);
-            for entry in entries {
-                match self.entry(&entry, &url, depth) {
+            names.sort();
+            for name in names {
+                let local = Local::within(top.clone(), path.join(&name));
+                match self.entry(local, (&directory, &name), &url, depth) {
                     Ok(more) => left.extend(more),
                     Err(failure) => self.failures.push(failure),
                 }
@@ -230,27 +260,32 @@ impl Items {
     /// Adds an entry of a directory, or gives it back if it is a directory itself.
     fn entry(
         &mut self,
-        entry: &fs::DirEntry,
+        local: Local,
+        (directory, name): (&Dir, &OsStr),
         url: &Uri,
         depth: usize,
     ) -> Result<Option<(PathBuf, Uri, usize)>, Failure> {
-        let path = entry.path();
+        let path = local.path().to_owned();
         // Not followed: a link may lead anywhere, even back here.
-        let metadata = entry.metadata();
+        let metadata = directory.symlink_metadata(name);
         let metadata = metadata.map_err(|error| cannot_read(&path, &error))?;
         let no_name = |_| no_name(&path);
         if metadata.is_dir() {
-            let url = directory_url(url, &entry.file_name()).map_err(no_name)?;
+            let url = directory_url(url, name).map_err(no_name)?;
             self.directories.push(Directory {
                 depth,
                 url: url.clone(),
-                here: Some(path.clone()),
+                here: Some(local),
             });
             return Ok(Some((path, url, depth + 1)));
         }
         if metadata.is_file() {
-            let url = below(url, &encode_name(&entry.file_name())).map_err(no_name)?;
-            self.add(&path, url, &metadata, true);
+            let url = below(url, &encode_name(name)).map_err(no_name)?;
+            let found = Found {
+                length: metadata.len(),
+                attributes: Attributes::of_listed(&metadata),
+            };
+            self.add(local, url, Some(found), true);
         } else {
             // Nothing is opened that might wait for somebody: a pipe, a socket, a device.
             self.left_out.push(path);
@@ -369,6 +404,24 @@ mod tests {
         assert_eq!(items.directories[0].here, None);
     }
 
+    /// A link may replace a directory after the first look.
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_not_listed() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "1").unwrap();
+        fs::create_dir(root.path().join("a")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("a/link")).unwrap();
+        let top = Arc::new(Top::open(root.path()).unwrap());
+        for name in ["a/link", "a/link/deeper"] {
+            let (mut items, path) = (Items::default(), root.path().join(name));
+            items.walk(&top, &path, &url("https://host/into/"));
+            assert_eq!((items.files.len(), items.failures.len()), (0, 1), "{name}");
+            let told = format!("cannot read {}: ", path.display());
+            assert!(items.failures[0].message().starts_with(&told));
+        }
+    }
+
     #[test]
     fn senseless_requests_are_refused() {
         let root = tempfile::tempdir().unwrap();
@@ -478,7 +531,7 @@ mod tests {
             ["/one/a", "/one/b", "/one/c", "/one/deep/x", "/file"]
         );
         assert_eq!((items.length, items.left_out.len()), (Some(10), 0));
-        assert_eq!(items.files[0].file, Some(path("one/a")));
+        assert_eq!(items.files[0].file, Some((&*path("one/a")).into()));
         assert_eq!(items.files[0].name(), "a");
 
         let items = super::items(&url("https://host/x"), &[PathBuf::from("-")], false).unwrap();

@@ -74,8 +74,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", requires = "allow_put", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) max_put_size: u64,
     /// Limit all uploads together while the server runs, MiB: the bytes of files, and 4 KiB for
-    /// each name of a file or directory. Beyond the limit, clients get 507 Insufficient Storage
-    /// [default: no limit]
+    /// each name of a file or directory. A replaced file is subtracted after an upload to this
+    /// server. Beyond the limit, clients get 507 Insufficient Storage [default: no limit]
     #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) max_put_total: Option<u64>,
     /// Limit what each user, or all strangers of one address, may store while the server runs, MiB,

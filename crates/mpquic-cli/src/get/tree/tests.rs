@@ -31,6 +31,10 @@ fn file_with_listed_size_and_time_is_here() {
             mode: None,
         },
     };
+    let is_here = |path: &Path, entry| {
+        let there = Beside::of(path).unwrap().metadata(path);
+        there.is_ok_and(|there| super::is_here(&there, entry))
+    };
     let known_at = |modified| entry(Some(3), modified);
     let known = known_at(modified);
     assert!(!is_here(&path, known), "nothing is");
@@ -64,21 +68,49 @@ fn file_with_listed_size_and_time_is_here() {
 fn existing_directories_are_not_made_again() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
-    make_directory(&path("a/b"), false, true).unwrap();
-    make_directory(&path("a/b"), false, true).unwrap();
-    assert!(make_directory(&path("a/c"), false, false).unwrap());
-    assert!(!make_directory(&path("a/c"), false, false).unwrap());
-    assert!(path("a/b").is_dir() && path("a/c").is_dir());
+    let reach = reach(&["--insecure"]);
+    let url: Uri = "https://host/a/".parse().unwrap();
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let (plan, place) = (plan(), |name| Place {
+        url: url.clone(),
+        path: path(name),
+    });
+    let begun = |name| {
+        let tree = tree(&plan, &sessions, place(name));
+        tree.begin(&path(name)).unwrap();
+        tree
+    };
+    drop(begun("top/b"));
+    drop(begun("top/b"));
+    let top = begun("top");
+    let made = |name: &str, is_private| {
+        let beside = top
+            .beside(&path(name))
+            .map_err(|error| cannot_make(&path(name), &error))?;
+        make_directory(&beside, &path(name), is_private)
+    };
+    assert!(made("top/c", false).unwrap());
+    assert!(!made("top/c", false).unwrap());
+    assert!(path("top/b").is_dir() && path("top/c").is_dir());
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        make_directory(&path("private"), true, false).unwrap();
-        let mode = fs::metadata(path("private")).unwrap().permissions().mode();
+        made("top/private", true).unwrap();
+        let mode = fs::metadata(path("top/private"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o7777, 0o700);
     }
+    // A file that takes the place of a directory is no directory.
+    fs::write(path("top/taken"), "").unwrap();
+    let taken = top.beside(&path("top/taken")).unwrap();
+    assert!(taken.open_directory(&path("top/taken")).is_err());
+    #[cfg(unix)]
+    assert!(taken.open_directory(&path("top/c")).is_ok());
     // Only the user may name a directory whose parents do not exist.
     let refused = |name| {
-        let failure = make_directory(&path(name), false, false).unwrap_err();
+        let failure = made(name, false).unwrap_err();
         let told = format!("cannot make {}: ", path(name).display());
         assert!(
             failure.message().starts_with(&told),
@@ -86,14 +118,15 @@ fn existing_directories_are_not_made_again() {
             failure.message()
         );
     };
-    refused("x/y");
-    fs::write(path("file"), "").unwrap();
-    refused("file");
+    refused("top/x/y");
+    fs::write(path("top/file"), "").unwrap();
+    refused("top/file");
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
-        refused("link");
-        make_directory(&path("link"), false, true).unwrap();
+        std::os::unix::fs::symlink(path("top/b"), path("top/link")).unwrap();
+        refused("top/link");
+        refused("top/link/below");
+        drop(begun("top/link"));
     }
 }
 
@@ -584,4 +617,98 @@ async fn directory_is_fetched_with_all_entries() {
     );
     assert!(said.starts_with(&told) && bytes == 5, "{said}");
     assert!(here.join("1").exists());
+}
+
+/// A directory of a server. A function runs before each opening and listing of a path.
+#[cfg(unix)]
+struct Swapping {
+    source: crate::files::Directory,
+    before: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+#[cfg(unix)]
+impl Source for Swapping {
+    fn open(&self, path: &str) -> Result<Content, OpenError> {
+        (self.before)(path);
+        self.source.open(path)
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.source.is_directory(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Listing, OpenError> {
+        (self.before)(path);
+        self.source.list(path)
+    }
+}
+
+/// The owner of the output directory may replace subdirectories by links during the download of
+/// another user.
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_outside_of_the_directory_is_changed_after_a_swap() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+    let names = ["a/b/file", "b/file", "file"];
+    for (asked, swapped) in [
+        ("/a/b/", "a"),
+        ("/a/b/file", "a"),
+        ("/a/b/file", "a/b"),
+        ("/b/file", "b"),
+        ("/b/file", "b/file"),
+        ("/file", "a"),
+    ] {
+        let directories = [(); 4].map(|()| tempfile::tempdir().unwrap());
+        let [there, here, outside, away] = directories.each_ref().map(|it| it.path().to_owned());
+        for (directory, content) in [(&there, "new"), (&here, "before"), (&outside, "kept")] {
+            for name in names {
+                let path = directory.join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            }
+        }
+        let state = |name: &str| {
+            let path = outside.join(name);
+            let metadata = fs::metadata(&path).unwrap();
+            let names = fs::read_dir(&path).map(Iterator::count).unwrap_or_default();
+            let content = fs::read(path).ok();
+            let times = (metadata.mtime(), metadata.mtime_nsec());
+            (names, content, times, metadata.mode(), metadata.ino())
+        };
+        let states = || ["", "a", "a/b", "b", "a/b/file", "b/file", "file"].map(state);
+        // The files of the server have other times and permissions.
+        for name in ["a", "a/b", "b"].iter().chain(&names) {
+            let path = there.join(name);
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o750);
+            fs::set_permissions(&path, mode).unwrap();
+            let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+            File::open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        let before = states();
+        let swap = {
+            let (here, outside, away) = (here.clone(), outside.clone(), away.clone());
+            move |path: &str| {
+                if path == asked && fs::rename(here.join(swapped), away.join("away")).is_ok() {
+                    symlink(outside.join(swapped), here.join(swapped)).unwrap();
+                }
+            }
+        };
+        let source = Swapping {
+            source: crate::files::Directory::new(&there, false).unwrap(),
+            before: Box::new(swap),
+        };
+        let served = Served::start(source, Limits::default(), Alpn::H3);
+        let (url, reach) = (served.url("/"), served.reach(&[]));
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let sessions = sessions.that_forget();
+        let plan = plan();
+        let _heard = Heard::begin();
+        let root = Place {
+            url: url.clone(),
+            path: here,
+        };
+        let fetched = soon(tree(&plan, &sessions, root).fetch()).await;
+        assert!(away.join("away").exists(), "{asked} {swapped} {fetched:?}");
+        assert_eq!(states(), before, "{asked} {swapped}");
+    }
 }

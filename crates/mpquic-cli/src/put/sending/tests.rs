@@ -1,6 +1,7 @@
 //! Tests of how a file is sent.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use mpquic_tokio::{Endpoint, SendStream};
 
@@ -71,7 +72,7 @@ async fn silent_server_is_awaited_for_the_stall_timeout() {
         let mut sending = sending(&sessions, Duration::from_millis(stall));
         sending.retry = Duration::ZERO;
         let item = Item {
-            file: Some(source.path().to_owned()),
+            file: Some(source.path().into()),
             url: url.clone(),
             found: None,
         };
@@ -246,7 +247,7 @@ fn temporary(content: &[u8]) -> tempfile::NamedTempFile {
 
 fn item_at(file: &Path, url: &Uri) -> Item {
     Item {
-        file: Some(file.to_owned()),
+        file: Some(file.into()),
         url: url.clone(),
         found: None,
     }
