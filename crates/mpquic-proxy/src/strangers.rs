@@ -121,7 +121,7 @@ mod tests {
         assert!(other.iter().all(Option::is_some));
         let ended: Vec<_> = held.iter().map(Holding::has_ended).collect();
         assert_eq!(ended, [true, true, false, false]);
-        // Both sources have the same number, so each source has its own connections to give.
+        // Between sources with equal numbers, a silent connection of the same source gives way.
         let next = take(&strangers, "a", 1);
         let ended: Vec<_> = held.iter().map(Holding::has_ended).collect();
         assert!(next.is_some());
