@@ -29,6 +29,8 @@ mod client {
 mod files;
 #[path = "../../crates/mpquic-cli/src/get"]
 mod get {
+    #[expect(dead_code, reason = "files are not written")]
+    pub(crate) mod beside;
     pub(crate) mod listed_name;
     #[expect(dead_code, reason = "no part is made, so no note is written")]
     mod note_key;
