@@ -231,8 +231,12 @@ fn first(candidates: &[PathBuf], line: &str, who: &str) -> Result<Vec<u8>, Failu
 fn read(path: &Path, line: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = net::UnixStream::connect(path)?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;
-    stream.write_all(line.as_bytes())?;
-    // No line follows. A process of an earlier version may have answered already.
+    // A process of an earlier version may have answered and closed the connection already.
+    match stream.write_all(line.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error),
+        _ => {}
+    }
+    // No line follows.
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut told = Vec::new();
     match stream.take(MOST).read_to_end(&mut told) {
