@@ -74,6 +74,8 @@ mod tun {
     pub(crate) mod kill_switch;
     mod name;
     #[expect(dead_code, reason = "states are read, nothing is changed")]
+    pub(crate) mod place;
+    #[expect(dead_code, reason = "states are read, nothing is changed")]
     pub(crate) mod resolver;
     #[expect(dead_code, reason = "states are read, nothing is changed")]
     pub(crate) mod state;
