@@ -88,6 +88,22 @@ fn parent<'a>(top: &Dir, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
     Ok((directory(top, parent)?, Path::new(name)))
 }
 
+/// True for two handles of one directory. Systems other than Unix do not tell.
+pub(crate) fn is_same_directory(one: &Dir, other: &Dir) -> bool {
+    let (Ok(one), Ok(other)) = (one.dir_metadata(), other.dir_metadata()) else {
+        return false;
+    };
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt as _;
+        (one.dev(), one.ino()) == (other.dev(), other.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        one.is_dir() && other.is_dir()
+    }
+}
+
 /// True if this is the only name of the open file. A file with a further name may belong to another
 /// user.
 #[cfg(unix)]

@@ -15,7 +15,7 @@ use mpquic_proxy::shares::Taker;
 use thiserror::Error;
 
 use crate::files::attributes::Attributes;
-use crate::files::beneath::{is_only_name, options};
+use crate::files::beneath::{is_only_name, is_same_directory, options};
 use crate::files::unfinished::{PREFIX, Token, lock, unlock};
 use crate::files::upload_note::{self, Notes, Owner};
 use crate::files::uploads::{Claim, LEAST_KEPT, NAME, Uploads};
@@ -260,7 +260,9 @@ impl Upload {
         self.place.attributes.give_to(&self.file);
         let uploads = self.place.uploads.clone();
         let turn = uploads.turn(self.place.path.clone());
-        let looked = look().and_then(|()| self.place.look_for_newer());
+        let looked = look()
+            .and_then(|()| self.place.look_for_newer())
+            .and_then(|()| self.place.look_at_directory());
         let renamed = looked.and_then(|()| self.rename(wants_new));
         drop(turn);
         let replaced = renamed.inspect_err(|error| {
@@ -355,6 +357,14 @@ impl Place {
 
     fn owner(&self, token: &Token) -> Owner {
         Owner::new(token, &self.name, self.taker.as_ref())
+    }
+
+    /// Fails if the path of the directory leads to another directory by now, or to none: the file
+    /// would not be where the client has put it.
+    fn look_at_directory(&self) -> Result<(), UploadError> {
+        let there = self.uploads.directory(&self.path);
+        let is_same = there.is_ok_and(|there| is_same_directory(&there, &self.directory));
+        is_same.then_some(()).ok_or(UploadError::NoDirectory)
     }
 
     /// Checks that a file may take the name.

@@ -227,6 +227,11 @@ impl Uploads {
         })
     }
 
+    /// Opens the directory that a path beneath the root leads to now. The path must have no links.
+    pub(crate) fn directory(&self, path: &Path) -> io::Result<Dir> {
+        Root::open(&self.root)?.directory(path)
+    }
+
     /// Waits for the turn to give a file its name in this directory beneath the root. The path must
     /// have no links.
     pub(crate) fn turn(&self, directory: PathBuf) -> Turn<'_> {
@@ -345,7 +350,7 @@ impl Uploads {
     fn remove(&self, old: Vec<Kept>) {
         for kept in old {
             // The file or its directory may have gone already.
-            let directory = Root::open(&self.root).and_then(|root| root.directory(&kept.directory));
+            let directory = self.directory(&kept.directory);
             if let Ok(directory) = directory {
                 let _ = directory.remove_file(kept.token.file_name());
                 let _ = directory.remove_file(kept.token.note_name());

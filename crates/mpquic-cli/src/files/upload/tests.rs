@@ -457,3 +457,42 @@ fn only_files_that_this_server_has_counted_give_room() {
     uploads.give_back(None, u64::MAX);
     assert!(uploads.take_room(None, total) && !uploads.take_room(None, 1));
 }
+
+/// A job may move a directory away while files come, and make a new directory.
+#[test]
+fn a_file_is_stored_only_where_its_path_leads_at_the_end() {
+    let served = tempfile::tempdir().unwrap();
+    let path = |name: &str| served.path().join(name);
+    let uploads = Uploads::new(served.path().to_owned(), u64::MAX);
+    let begin = || {
+        let place = Place {
+            path: "in".into(),
+            uploads: uploads.clone(),
+            ..Place::new(&path("in"), "file".as_ref()).unwrap()
+        };
+        let token = Some(Token::new().unwrap());
+        let mut upload = Upload::create(place, token).unwrap();
+        upload.write(&vec![1; LEAST_KEPT as usize]).unwrap();
+        upload
+    };
+    fs::create_dir(path("in")).unwrap();
+    let (moved, gone, stays) = (begin(), begin(), begin());
+    fs::rename(path("in"), path("out")).unwrap();
+    let refused = gone.finish();
+    assert!(
+        matches!(refused, Err(UploadError::NoDirectory)),
+        "{refused:?}"
+    );
+    fs::create_dir(path("in")).unwrap();
+    let refused = moved.finish();
+    assert!(
+        matches!(refused, Err(UploadError::NoDirectory)),
+        "{refused:?}"
+    );
+    fs::remove_dir(path("in")).unwrap();
+    fs::rename(path("out"), path("in")).unwrap();
+    stays.finish().unwrap();
+    let names = fs::read_dir(path("in")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"]);
+}
