@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mpquic_proxy::Client;
-use mpquic_tokio::{Connection, ConnectionError, VarInt};
+use mpquic_tokio::{Connection, ConnectionError};
 
 use crate::client::retry::Retry;
 use crate::client::session::{Session, Sessions};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::proxy::args::ProxyClient;
-use crate::proxy::liveness::{until_closed, until_heard, until_silent};
+use crate::proxy::liveness::{NO_ERROR, forget, until_closed, until_heard, until_silent};
 
 /// The time between two lookups of the name of a proxy that is connected.
 const LOOK_UP: Duration = Duration::from_secs(300);
@@ -35,8 +35,6 @@ const SHORT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time in which a connection that works after all shows it.
 const PROOF: Duration = Duration::from_secs(3);
-/// The code for a connection that ends without an error: H3_NO_ERROR.
-const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 
 /// Why nothing is reached; each reason is told once.
 #[derive(Default)]
@@ -233,7 +231,7 @@ async fn until_past(
         client.left().await;
     };
     let closed = || {
-        connection.close(NO_ERROR, b"nobody listens");
+        forget(connection);
         Past::Lost("no program listens on the proxy's port any more".to_owned())
     };
     tokio::select! {

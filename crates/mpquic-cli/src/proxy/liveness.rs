@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mpquic_proxy::shares::Activity;
-use mpquic_tokio::{Connection, PathState};
+use mpquic_tokio::{Connection, PathState, VarInt};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::client::knock;
 
+/// The code for a connection that ends without an error: H3_NO_ERROR.
+pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 /// The time between two looks at a connection.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -118,6 +120,11 @@ pub(super) async fn until_client_gone(connection: &Connection, activity: &Arc<Ac
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Ends the connection to a peer whose program is gone.
+pub(super) fn forget(connection: &Connection) {
+    connection.close(NO_ERROR, b"nobody listens");
 }
 
 fn looks() -> tokio::time::Interval {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::shares::Taker;
 use mpquic_proxy::{Access, MAX_FIELDS, Observe, Over, ReverseRule, Server, ServerOptions};
-use mpquic_tokio::{Connection, ServerConfig, VarInt};
+use mpquic_tokio::ServerConfig;
 
 use crate::options::Alpn;
 use crate::options::credentials::read_users;
@@ -22,7 +22,7 @@ use crate::process::service_manager;
 use crate::process::signals::{Hangups, Upgrades};
 use crate::proxy::args::ProxyServer;
 use crate::proxy::change;
-use crate::proxy::liveness::until_client_gone;
+use crate::proxy::liveness::{forget, until_client_gone};
 use crate::proxy::status::{Role, Status};
 use crate::serve;
 use crate::serve::access_log::Entry;
@@ -35,9 +35,6 @@ use crate::serve::succession::Succession;
 use crate::text::count::count;
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
-
-/// The code for a connection that ends without an error: H3_NO_ERROR.
-const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 
 /// Most characters of a target in a line of the log.
 const MAX_TARGET: usize = 255;
@@ -154,7 +151,10 @@ pub(crate) async fn run(
             tokio::select! {
                 reason = serve_requests(&connection, http.build(quic), answer, draining) => reason,
                 () = held.gives_way() => serve::give_way(&connection),
-                () = until_client_gone(&connection, held.activity()) => forget(&connection),
+                () = until_client_gone(&connection, held.activity()) => {
+                    forget(&connection);
+                    "ended, no program listens on the client's ports".to_owned()
+                }
             }
         }
     };
@@ -182,12 +182,6 @@ pub(crate) async fn run(
     };
     server.run(serving, limit, Some(succession)).await;
     Ok(())
-}
-
-/// Ends the connection of a client whose program is gone.
-fn forget(connection: &Connection) -> String {
-    connection.close(NO_ERROR, b"nobody listens");
-    "ended, no program listens on the client's ports".to_owned()
 }
 
 /// What files and options say now, for the proxy and its endpoints, with the name of the

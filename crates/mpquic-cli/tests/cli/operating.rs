@@ -113,7 +113,10 @@ pub(crate) fn relay(server: SocketAddr, most: usize) -> SocketAddr {
 }
 
 /// Gives on what arrives. What cannot be sent is lost, as in any network.
-fn forward(socket: &UdpSocket, mut send: impl FnMut(&[u8], SocketAddr) -> io::Result<usize>) {
+pub(crate) fn forward(
+    socket: &UdpSocket,
+    mut send: impl FnMut(&[u8], SocketAddr) -> io::Result<usize>,
+) {
     let mut buffer = [0; 1 << 16];
     loop {
         if let Ok((length, source)) = socket.recv_from(&mut buffer) {

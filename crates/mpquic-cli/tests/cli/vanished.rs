@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::operating::forward;
 use crate::{Server, assert_exit, data, directories, mpquic, reports, run, stderr, wait_until};
 
 /// Uploads of a killed client wait at the server behind two others. The user stores newer files
@@ -96,14 +97,15 @@ impl Relay {
         let (late, due) = mpsc::channel::<(Instant, Vec<u8>)>();
         let (from, to, known) = (front.clone(), back.clone(), client.clone());
         thread::spawn(move || {
-            receive(&from, |datagram, source| {
+            forward(&from, |datagram, source| {
                 *known.lock().unwrap() = Some(source);
-                let _may_be_lost = to.send_to(datagram, server);
+                to.send_to(datagram, server)
             });
         });
         thread::spawn(move || {
-            receive(&back, |datagram, _| {
+            forward(&back, |datagram, _| {
                 let _ended = late.send((Instant::now() + DELAY, datagram.to_vec()));
+                Ok(datagram.len())
             });
         });
         let is_lost = loses.clone();
@@ -118,15 +120,6 @@ impl Relay {
             }
         });
         Self { address, loses }
-    }
-}
-
-fn receive(socket: &UdpSocket, mut take: impl FnMut(&[u8], SocketAddr)) {
-    let mut buffer = [0; 1 << 16];
-    loop {
-        if let Ok((length, source)) = socket.recv_from(&mut buffer) {
-            take(&buffer[..length], source);
-        }
     }
 }
 

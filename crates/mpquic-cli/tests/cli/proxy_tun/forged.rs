@@ -13,15 +13,8 @@ const SOME: [&str; 4] = ["--route", "203.0.113.0/24", "--route", "2001:db8:113::
 /// A network whose client machine takes packets with any source address, and whose neighbour has
 /// the targets' addresses, too.
 fn network() -> Network {
-    let network = Network::new();
-    let (client, neighbour) = (&network.client, &network.neighbour);
-    ip(&format!(
-        "-n {client} address add fd77:77::1/64 dev lan nodad"
-    ));
-    ip(&format!(
-        "-n {neighbour} address add fd77:77::2/64 dev edge nodad"
-    ));
-    ip(&format!("-n {neighbour} route add default via fd77:77::1"));
+    let network = Network::with_ipv6_neighbour();
+    let client = &network.client;
     Network::within(client, || {
         for name in ["all", "default", "near", "lan"] {
             fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0").unwrap();

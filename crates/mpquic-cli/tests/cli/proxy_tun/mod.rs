@@ -108,6 +108,20 @@ impl Network {
         network
     }
 
+    /// The same, with IPv6 between the client's machine and its neighbour.
+    fn with_ipv6_neighbour() -> Self {
+        let network = Self::new();
+        let (client, neighbour) = (&network.client, &network.neighbour);
+        ip(&format!(
+            "-n {client} address add fd77:77::1/64 dev lan nodad"
+        ));
+        ip(&format!(
+            "-n {neighbour} address add fd77:77::2/64 dev edge nodad"
+        ));
+        ip(&format!("-n {neighbour} route add default via fd77:77::1"));
+        network
+    }
+
     fn resolver_file(&self) -> String {
         format!("{}/resolv.conf", self.resolver)
     }
@@ -487,15 +501,8 @@ fn tun_routes_neighbours_and_keeps_earlier_connections() {
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn neighbours_of_a_tun_get_packets_of_all_sizes() {
-    let network = Network::new();
+    let network = Network::with_ipv6_neighbour();
     let (client, neighbour) = (&network.client, &network.neighbour);
-    ip(&format!(
-        "-n {client} address add fd77:77::1/64 dev lan nodad"
-    ));
-    ip(&format!(
-        "-n {neighbour} address add fd77:77::2/64 dev edge nodad"
-    ));
-    ip(&format!("-n {neighbour} route add default via fd77:77::1"));
     // The neighbour does not know, so segments to the neighbour are too large.
     for network in ["192.168.77.0/24", "fd77:77::/64 metric 256"] {
         ip(&format!(
