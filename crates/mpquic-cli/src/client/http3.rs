@@ -6,7 +6,8 @@ use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, IF_RANGE, RANGE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, Request, StatusCode, Uri};
+use mpquic_h3::h3;
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::{
@@ -175,12 +176,9 @@ impl Put {
                     return Ok(answer.headers);
                 }
                 let status = answer.status;
-                let words = self.heard.words(&answer.headers).await;
+                let refused = explained(status, &answer.headers, &mut self.heard.recv).await;
                 self.refused = Some(answer.headers);
-                return Err(match words {
-                    Some(words) => RequestError::Explained(status, words),
-                    None => RequestError::Status(status),
-                });
+                return Err(refused);
             }
             self.heard.more().await;
         }
@@ -189,28 +187,6 @@ impl Put {
 }
 
 impl Heard {
-    /// The first line of an answer in plain text, if it is short and comes soon.
-    async fn words(&mut self, fields: &HeaderMap) -> Option<String> {
-        let kind = fields.get(CONTENT_TYPE)?.to_str().ok()?;
-        if !kind.starts_with("text/plain") {
-            return None;
-        }
-        let mut text = Vec::new();
-        let read = async {
-            while text.len() <= MAX_WORDS
-                && let Ok(Some(mut data)) = self.recv.recv_data().await
-            {
-                let data = data.copy_to_bytes(data.remaining().min(MAX_WORDS + 1));
-                text.extend_from_slice(&data);
-            }
-        };
-        // What has come until then is enough, or nothing.
-        let _ = tokio::time::timeout(WORDS, read).await;
-        let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let line = str::from_utf8(line).ok()?.trim();
-        (!line.is_empty() && line.len() <= MAX_WORDS).then(|| line.to_owned())
-    }
-
     /// Waits for the next response. Waits for ever if no further response matters before the end of
     /// the body.
     async fn more(&mut self) {
@@ -252,7 +228,12 @@ impl protocol::Client for Client {
             let response = response.map_err(|error| self.failed(error))?;
             if !response.status().is_informational() {
                 let (parts, ()) = response.into_parts();
-                let content = content(ask, parts.status, &parts.headers)?;
+                let content = match content(ask, parts.status, &parts.headers) {
+                    Err(RequestError::Status(status)) => {
+                        return Err(explained(status, &parts.headers, &mut stream).await);
+                    }
+                    content => content?,
+                };
                 let stamp = Stamp::of(&parts.headers);
                 return Ok(Response {
                     start: content.start,
@@ -301,6 +282,43 @@ impl protocol::Body for Body {
         }
         Ok(Some(count))
     }
+}
+
+/// The refusal of a request, with the words in the content of the answer.
+async fn explained<S: h3::quic::RecvStream>(
+    status: StatusCode,
+    fields: &HeaderMap,
+    stream: &mut RequestStream<S, mpquic_h3::Body>,
+) -> RequestError {
+    match words(fields, stream).await {
+        Some(words) => RequestError::Explained(status, words),
+        None => RequestError::Status(status),
+    }
+}
+
+/// The first line of an answer in plain text, if it is short and comes soon.
+async fn words<S: h3::quic::RecvStream>(
+    fields: &HeaderMap,
+    stream: &mut RequestStream<S, mpquic_h3::Body>,
+) -> Option<String> {
+    let kind = fields.get(CONTENT_TYPE)?.to_str().ok()?;
+    if !kind.starts_with("text/plain") {
+        return None;
+    }
+    let mut text = Vec::new();
+    let read = async {
+        while text.len() <= MAX_WORDS
+            && let Ok(Some(mut data)) = stream.recv_data().await
+        {
+            let data = data.copy_to_bytes(data.remaining().min(MAX_WORDS + 1));
+            text.extend_from_slice(&data);
+        }
+    };
+    // The words that have come until then are enough.
+    let _ = tokio::time::timeout(WORDS, read).await;
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = str::from_utf8(line).ok()?.trim();
+    (!line.is_empty() && line.len() <= MAX_WORDS).then(|| line.to_owned())
 }
 
 async fn data(stream: &mut Stream) -> Result<Option<Bytes>, StreamError> {
@@ -517,6 +535,15 @@ mod tests {
         soon(put.finish()).await.unwrap_err()
     }
 
+    /// The refusal of a GET request.
+    async fn refused_get(served: &Served) -> RequestError {
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = soon(client).await.unwrap();
+        let answered = soon(protocol::Client::ask(&client, &file())).await;
+        answered.err().unwrap()
+    }
+
     #[tokio::test]
     async fn a_refusal_has_a_short_explanation_or_none() {
         let (short, long) = ("y".repeat(200), "y".repeat(201));
@@ -536,10 +563,11 @@ mod tests {
             let mut answer = [&[1, fields.len() as u8], &fields[..], &[0]].concat();
             answer.extend(length.to_be_bytes());
             answer.extend(text.bytes());
-            let served = Served::blunt(Alpn::H3, answer);
-            let refused = refused_put(&served).await;
             let expected = format!("the server answered 413 Payload Too Large{told}");
-            assert_eq!(refused.to_string(), expected);
+            let served = Served::blunt(Alpn::H3, answer.clone());
+            assert_eq!(refused_put(&served).await.to_string(), expected);
+            let served = Served::blunt(Alpn::H3, answer);
+            assert_eq!(refused_get(&served).await.to_string(), expected);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, Metadata, OpenOptions};
 
-use crate::files::beneath::{Top, is_only_name, options};
+use crate::files::beneath::{Top, is_only_name, is_same_directory, options};
 
 /// An open directory. Of each path, the last name counts: the path must be one of this directory.
 #[derive(Debug, Clone)]
@@ -43,6 +43,11 @@ impl Beside {
     /// A directory at or below the output directory.
     pub(crate) fn within(top: &Top, directory: &Path) -> io::Result<Self> {
         Ok(Self(Arc::new(top.directory(directory)?)))
+    }
+
+    /// True if the path still leads into this directory.
+    pub(crate) fn is_still_of(&self, path: &Path) -> bool {
+        Self::of(path).is_ok_and(|now| is_same_directory(&now.0, &self.0))
     }
 
     pub(crate) fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<File> {

@@ -145,7 +145,7 @@ impl Fetch<'_> {
                         let told = "the same command fetches the new version".to_owned();
                         (Some(told), false)
                     }
-                    RequestError::Status(StatusCode::UNAUTHORIZED) => {
+                    _ if error.status() == Some(StatusCode::UNAUTHORIZED) => {
                         let told = self.plan.secrets.hint(&ask.url, &self.plan.fields);
                         (Some(told), has_rest)
                     }

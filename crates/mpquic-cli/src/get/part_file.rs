@@ -352,6 +352,10 @@ impl PartFile {
             let told = format!("{} was replaced while it was written", part.display());
             return Err(io::Error::other(told));
         }
+        if !self.beside.is_still_of(&self.path) {
+            let told = "the directory was moved, removed or replaced while the file was written";
+            return Err(io::Error::other(told));
+        }
         // The note goes first, while the lock is held: a later note may belong to the next
         // download.
         self.remove_note();

@@ -192,6 +192,7 @@ impl<E: Exchange> Answer<'_, E> {
 
     /// Refuses a request for lack of rights, with the scheme of credentials or the time to wait.
     async fn deny(&mut self, denied: Denied) -> Result<(), Refusal> {
+        let told;
         let (response, told) = match denied {
             Denied::Unknown => {
                 let response = status(StatusCode::UNAUTHORIZED)
@@ -204,7 +205,8 @@ impl<E: Exchange> Answer<'_, E> {
             }
             Denied::Wait(seconds) => {
                 let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, seconds);
-                (response, "too many wrong credentials\n")
+                told = format!("too many wrong credentials; try again in {seconds} s\n");
+                (response, &*told)
             }
             Denied::Forbidden(user) => {
                 self.user = user;

@@ -410,3 +410,34 @@ fn existing_file_is_replaced_only_if_allowed() {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }
+
+/// A user who moves the directory of a download finds no file at the path of the command line. The
+/// part stays in the directory for --continue.
+#[cfg(unix)]
+#[test]
+fn a_file_whose_directory_was_moved_is_not_called_whole() {
+    let top = tempfile::tempdir().unwrap();
+    let (directory, moved) = (top.path().join("directory"), top.path().join("moved"));
+    for is_replaced in [false, true] {
+        fs::create_dir(&directory).unwrap();
+        let path = directory.join("file");
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        part.write(&[[1; 1000]], now()).unwrap();
+        fs::rename(&directory, &moved).unwrap();
+        if is_replaced {
+            fs::create_dir(&directory).unwrap();
+        }
+        let error = part.finish().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the directory was moved, removed or replaced while the file was written"
+        );
+        drop(part);
+        assert!(!path.exists() && !moved.join("file").exists());
+        let (part, begun) = open(&moved.join("file"), true).unwrap();
+        assert_eq!(begun.have, 1000);
+        drop(part);
+        fs::remove_dir_all(&moved).unwrap();
+    }
+}
