@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
 
 /// The directory from which no access leads out, in its current state. Its own path may have links.
 #[derive(Debug)]
@@ -104,22 +104,36 @@ pub(crate) fn is_same_directory(one: &Dir, other: &Dir) -> bool {
     }
 }
 
+/// True if the name leads to this open file. Systems other than Unix do not tell which file it is.
+pub(crate) fn is_name(directory: &Dir, name: &Path, file: &File) -> bool {
+    metadata_of_name(directory, name, file).is_some()
+}
+
 /// True if this is the only name of the open file. A file with a further name may belong to another
 /// user.
-#[cfg(unix)]
 pub(crate) fn is_only_name(directory: &Dir, name: &Path, file: &File) -> bool {
+    // One call tells both: the file could get and lose names between two calls.
+    let named = metadata_of_name(directory, name, file);
+    #[cfg(unix)]
+    let named = named.filter(|named| cap_std::fs::MetadataExt::nlink(named) == 1);
+    named.is_some()
+}
+
+/// The metadata of the name, if the name leads to this open file.
+#[cfg(unix)]
+fn metadata_of_name(directory: &Dir, name: &Path, file: &File) -> Option<Metadata> {
     use cap_std::fs::MetadataExt as _;
     use std::os::unix::fs::MetadataExt as _;
-    // One call tells both: the file could get and lose names between two calls.
-    let (Ok(open), Ok(named)) = (file.metadata(), directory.symlink_metadata(name)) else {
-        return false;
-    };
-    (open.dev(), open.ino()) == (named.dev(), named.ino()) && named.nlink() == 1
+    let (open, named) = (
+        file.metadata().ok()?,
+        directory.symlink_metadata(name).ok()?,
+    );
+    ((open.dev(), open.ino()) == (named.dev(), named.ino())).then_some(named)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_only_name(directory: &Dir, name: &Path, _file: &File) -> bool {
-    directory.symlink_metadata(name).is_ok()
+fn metadata_of_name(directory: &Dir, name: &Path, _file: &File) -> Option<Metadata> {
+    directory.symlink_metadata(name).ok()
 }
 
 /// Flags for opening files: links fail, and pipes do not block.

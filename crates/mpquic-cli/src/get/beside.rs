@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, Metadata, OpenOptions};
 
-use crate::files::beneath::{Top, is_only_name, is_same_directory, options};
+use crate::files::beneath::{Top, is_name, is_only_name, is_same_directory, options};
 
 /// An open directory. Of each path, the last name counts: the path must be one of this directory.
 #[derive(Debug, Clone)]
@@ -67,6 +67,11 @@ impl Beside {
     /// The metadata of a file, or of a link itself.
     pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.0.symlink_metadata(name(path)?)
+    }
+
+    /// True if the path leads to this open file.
+    pub(crate) fn is_name(&self, path: &Path, file: &File) -> bool {
+        name(path).is_ok_and(|name| is_name(&self.0, name, file))
     }
 
     /// True if the path is the only name of this open file.

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::files::beneath::options;
 use crate::get::beside::Beside;
 use crate::get::note_key::NoteKey;
-use crate::get::part_name::{Names, Note, claim, is_at, is_begun_note};
+use crate::get::part_name::{Names, Note, claim, is_begun_note};
 use crate::get::pieces::write_pieces;
 use crate::options::trust::Checked;
 use crate::text::hex::hex;
@@ -253,7 +253,7 @@ impl PartFile {
             || self
                 .note
                 .as_ref()
-                .is_some_and(|note| is_at(&self.beside, note, at))
+                .is_some_and(|note| self.beside.is_name(at, note))
     }
 
     /// Replaces the note as a whole: no reader sees half a note. False without a name or a key for
@@ -348,7 +348,7 @@ impl PartFile {
     /// Gives the file its name.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         let part = &self.names.part;
-        if !is_at(&self.beside, &self.file, part) {
+        if !self.beside.is_name(part, &self.file) {
             let told = format!("{} was replaced while it was written", part.display());
             return Err(io::Error::other(told));
         }
@@ -401,7 +401,7 @@ impl Drop for PartFile {
             }
         }
         self.kept.store(0, Ordering::Release);
-        if is_at(&self.beside, &self.file, &self.names.part) {
+        if self.beside.is_name(&self.names.part, &self.file) {
             self.remove_note();
             self.remove_if_possible(&self.names.part);
         }

@@ -165,7 +165,7 @@ fn made(beside: &Beside, names: Names) -> io::Result<Option<Claimed>> {
         opened => opened?,
     };
     Ok(
-        (is_locked(&file)? && is_at(beside, &file, &names.part)).then_some(Claimed {
+        (is_locked(&file)? && beside.is_name(&names.part, &file)).then_some(Claimed {
             names,
             file,
             noted: None,
@@ -190,7 +190,7 @@ fn left(beside: &Beside, names: Names, key: &NoteKey) -> io::Result<Result<Claim
     if !file.metadata()?.is_file() {
         return Ok(Err("it is no file"));
     }
-    if !is_locked(&file)? || !is_at(beside, &file, &names.part) {
+    if !is_locked(&file)? || !beside.is_name(&names.part, &file) {
         return Ok(Err("another download writes to it"));
     }
     // Another user with write access to the directory may have linked a foreign file to the name.
@@ -269,21 +269,6 @@ pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
 fn is_locked(_file: &File) -> io::Result<bool> {
     // The file was opened for this process alone.
     Ok(true)
-}
-
-/// True if the name still leads to this file.
-#[cfg(unix)]
-pub(crate) fn is_at(beside: &Beside, file: &File, path: &Path) -> bool {
-    use cap_std::fs::MetadataExt as _;
-    use std::os::unix::fs::MetadataExt as _;
-    let (open, named) = (file.metadata(), beside.metadata(path));
-    matches!((open, named), (Ok(open), Ok(named))
-        if (open.dev(), open.ino()) == (named.dev(), named.ino()))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_at(beside: &Beside, _file: &File, path: &Path) -> bool {
-    beside.metadata(path).is_ok()
 }
 
 /// The same path with a shortened name, which leaves room for suffixes: a hash of the whole name

@@ -192,7 +192,7 @@ impl<E: Exchange> Answer<'_, E> {
 
     /// Refuses a request for lack of rights, with the scheme of credentials or the time to wait.
     async fn deny(&mut self, denied: Denied) -> Result<(), Refusal> {
-        let told;
+        let wait;
         let (response, told) = match denied {
             Denied::Unknown => {
                 let response = status(StatusCode::UNAUTHORIZED)
@@ -205,8 +205,8 @@ impl<E: Exchange> Answer<'_, E> {
             }
             Denied::Wait(seconds) => {
                 let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, seconds);
-                told = format!("too many wrong credentials; try again in {seconds} s\n");
-                (response, &*told)
+                wait = format!("too many wrong credentials; try again in {seconds} s\n");
+                (response, &*wait)
             }
             Denied::Forbidden(user) => {
                 self.user = user;

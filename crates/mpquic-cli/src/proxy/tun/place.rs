@@ -161,8 +161,10 @@ impl Place {
             check_owner(&stat, &self.path)?;
             // Another user can make a second name for a file of root.
             if stat.st_nlink > 1 {
-                let told = format!("{} has several names", self.path.display());
-                return Err(denied(format_args!("{told}")));
+                return Err(denied(format_args!(
+                    "{} has several names",
+                    self.path.display()
+                )));
             }
         }
         Ok(file.into())
