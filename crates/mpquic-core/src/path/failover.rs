@@ -59,6 +59,7 @@ impl Paths {
     /// A probe timeout passed on an open path.
     pub(crate) fn on_silent(&mut self, id: PathId, outbox: &mut Outbox) {
         let is_alone = self.alternative(id).is_none();
+        let [stretch] = self.shared.random.bytes();
         let Some(path) = self.open_mut(id) else {
             return;
         };
@@ -67,6 +68,7 @@ impl Paths {
             path.repeat_content(PROBE_PACKETS, outbox);
             return;
         }
+        path.probe_stretch = stretch;
         path.liveness.on_silent(id, outbox);
         path.reinject(outbox);
         self.review_backups();

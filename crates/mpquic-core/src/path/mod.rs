@@ -112,6 +112,8 @@ pub(crate) struct Path {
     spins: bool,
     /// When a packet was last received or an ack-eliciting one sent.
     last_activity: Instant,
+    /// Stretches the time between probes while the path is suspect: none at 0, most at 255.
+    probe_stretch: u8,
     counters: Counters,
 }
 
@@ -145,6 +147,7 @@ impl Path {
             spin: false,
             spins: false,
             last_activity: now,
+            probe_stretch: u8::MAX / 2,
             counters: Counters::default(),
         }
     }

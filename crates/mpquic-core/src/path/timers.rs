@@ -14,8 +14,11 @@ use crate::ids::{PathId, SpaceId};
 use crate::outbox::Outbox;
 use crate::recovery::pto::MAX_BACKOFF;
 
-/// Longest time between probes of a suspect path while another path carries the data.
-const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time between probes of a suspect path while another path carries the data, without
+/// stretch. Full stretch trebles the time, which makes a second on average. Equal times would keep
+/// the order of the paths forever: a host that sends few ICMP messages would report the closed port
+/// of one path only.
+const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 impl PathSlot {
     /// The earliest of the path's own timers.
@@ -111,7 +114,8 @@ impl Paths {
     /// now and then costs little, and shows soon when the path works again.
     pub(crate) fn max_backoff(&self, path: &Path) -> Duration {
         if path.is_suspect() && self.alternative(path.id).is_some() {
-            SUSPECT_PROBE_INTERVAL
+            let stretch = 2 * u32::from(path.probe_stretch);
+            SUSPECT_PROBE_INTERVAL + SUSPECT_PROBE_INTERVAL * stretch / u32::from(u8::MAX)
         } else {
             MAX_BACKOFF
         }

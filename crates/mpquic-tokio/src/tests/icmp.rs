@@ -319,6 +319,60 @@ async fn a_peer_is_gone_if_its_ports_are_closed_on_all_paths() -> TestResult {
     Ok(())
 }
 
+/// A vanished client's system: Linux answers one datagram a second from a host, and a few more at
+/// first (`icmp_ratelimit`).
+struct LimitedReports {
+    tokens: Duration,
+    last: Instant,
+}
+
+impl LimitedReports {
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    /// True if a datagram to a closed port is answered.
+    fn answers(&mut self) -> bool {
+        self.tokens = (self.tokens + self.last.elapsed()).min(6 * Self::INTERVAL);
+        self.last = Instant::now();
+        let is_answered = self.tokens >= Self::INTERVAL;
+        if is_answered {
+            self.tokens -= Self::INTERVAL;
+        }
+        is_answered
+    }
+}
+
+/// Each path gets its report, although the client's system answers few datagrams: probes of paths
+/// with equal intervals would leave the reports of all others to the first path.
+#[tokio::test(start_paused = true)]
+async fn ports_of_all_paths_are_reported_by_a_system_that_answers_rarely() -> TestResult {
+    let pair = Pair::with_paths(3)?;
+    let (a, b) = pair.connect_over(3).await?;
+    transfer(&a, &b, 100_000).await?;
+    for port in &pair.at_client {
+        port.silence(true);
+    }
+    let mut system = LimitedReports {
+        tokens: Duration::ZERO,
+        last: Instant::now(),
+    };
+    let watch = b.watch_ports();
+    b.ping();
+    pair.at_server[0].take_calls();
+    let start = Instant::now();
+    while !watch.are_closed() {
+        sleep(Duration::from_millis(1)).await;
+        for call in pair.at_server[0].take_calls() {
+            let answers = call.datagrams.iter().filter(|_| system.answers());
+            let reports: Vec<_> = answers
+                .map(|_| Unreachable::new(call.to, true, b""))
+                .collect();
+            pair.at_server[0].tell_unreachable(&reports);
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "never all paths");
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_ping_asks_for_an_answer_on_each_path() -> TestResult {
     let pair = Pair::with_paths(2)?;
