@@ -96,7 +96,9 @@ impl Upload {
     pub(crate) fn create(place: Place, token: Option<Token>) -> Result<Self, UploadError> {
         place.look()?;
         place.look_for_newer()?;
-        if !place.uploads.take_room(place.taker.as_ref(), NAME) {
+        let (uploads, taker) = (&place.uploads, place.taker.as_ref());
+        let whole = NAME.saturating_add(place.announced.unwrap_or_default());
+        if !uploads.has_room(taker, whole) || !uploads.take_room(taker, NAME) {
             return Err(UploadError::Full);
         }
         let created = Self::create_aside(&place, token.as_ref());
@@ -262,7 +264,8 @@ impl Upload {
         let turn = uploads.turn(self.place.path.clone());
         let looked = look()
             .and_then(|()| self.place.look_for_newer())
-            .and_then(|()| self.place.look_at_directory());
+            .and_then(|()| self.place.look_at_directory())
+            .and_then(|()| self.place.look());
         let renamed = looked.and_then(|()| self.rename(wants_new));
         drop(turn);
         let replaced = renamed.inspect_err(|error| {

@@ -140,16 +140,20 @@ impl Drop for Claim {
 impl State {
     /// Counts bytes for a client; false beyond its quota. Without a quota, no client is remembered.
     fn charge(&mut self, taker: Option<&Taker>, bytes: u64) -> bool {
-        let Some(taker) = taker.filter(|_| self.quota < u64::MAX) else {
-            return true;
-        };
-        let stored = self.stored.get(taker).copied().unwrap_or_default();
-        let stored = stored.saturating_add(bytes);
-        let may = stored <= self.quota;
-        if may {
-            self.stored.insert(taker.clone(), stored);
+        let may = bytes <= self.quota_left(taker);
+        if let Some(taker) = taker.filter(|_| may && self.quota < u64::MAX) {
+            *self.stored.entry(taker.clone()).or_default() += bytes;
         }
         may
+    }
+
+    /// Bytes that a client may still store under the limit of each client.
+    fn quota_left(&self, taker: Option<&Taker>) -> u64 {
+        let Some(taker) = taker else {
+            return u64::MAX;
+        };
+        let stored = self.stored.get(taker).copied().unwrap_or_default();
+        self.quota.saturating_sub(stored)
     }
 
     /// Gives a file a place among the waiting files. Returns the files without a place, perhaps
@@ -274,6 +278,13 @@ impl Uploads {
             state.room = left;
         }
         may
+    }
+
+    /// False if so many bytes would exceed a limit now. A client hears of a file that is too large
+    /// before it sends the file.
+    pub(crate) fn has_room(&self, taker: Option<&Taker>, bytes: u64) -> bool {
+        let state = self.state();
+        bytes <= state.room && state.quota_left(taker) >= bytes
     }
 
     /// Undoes the count of bytes that a client did not store.

@@ -141,7 +141,7 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
         ),
         UploadError::Full => (
             StatusCode::INSUFFICIENT_STORAGE,
-            "its limit of all uploads is reached (--put-quota, --max-put-total)\n",
+            "this would exceed the limit of your uploads (--put-quota) or of all uploads (--max-put-total)\n",
         ),
         // RFC 4918 section 9.3.1.
         UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),

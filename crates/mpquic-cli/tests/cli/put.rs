@@ -777,7 +777,7 @@ fn refusals_name_the_limit_and_the_option() {
     assert!(size.contains("--max-put-size"), "{size}");
     let all = told(&["--allow-put", "--max-put-total", "1"]);
     assert!(
-        all.contains("507 Insufficient Storage: its limit of all uploads is reached"),
+        all.contains("507 Insufficient Storage: this would exceed the limit"),
         "{all}"
     );
     let none = told(&[]);

@@ -36,6 +36,13 @@ fn only_files_are_replaced() {
     fs::create_dir(directory.path().join("sub")).unwrap();
     let refused = create(directory.path(), "sub").unwrap_err();
     assert!(matches!(refused, UploadError::IsDirectory));
+    // The directory may come during the upload.
+    let mut upload = create(directory.path(), "later").unwrap();
+    upload.write(b"new").unwrap();
+    fs::create_dir(directory.path().join("later")).unwrap();
+    let refused = upload.finish().unwrap_err();
+    assert!(matches!(refused, UploadError::IsDirectory), "{refused:?}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     #[cfg(unix)]
     {
         let outside = tempfile::tempdir().unwrap();
@@ -346,6 +353,34 @@ fn names_and_bytes_count() {
     begin("a").unwrap().finish().unwrap();
     drop(begin("c").unwrap());
     assert!(uploads.take_room(None, NAME + 10));
+}
+
+/// A client hears of a file that is too large before it sends the file.
+#[test]
+fn an_announced_length_counts_at_the_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let uploads = Uploads::new(directory.path().to_owned(), 3 * NAME);
+    uploads.set_quota(NAME + 10);
+    let begin = |announced, who: Option<&str>| {
+        let place = Place {
+            uploads: uploads.clone(),
+            taker: who.map(|who| Taker::User(who.into())),
+            announced: Some(announced),
+            ..place(directory.path(), "file")
+        };
+        Upload::create(place, None).map(drop)
+    };
+    for (announced, who, fits) in [
+        (10, Some("alice"), true),
+        (11, Some("alice"), false),
+        (2 * NAME, None, true),
+        (2 * NAME + 1, None, false),
+        (u64::MAX, None, false),
+    ] {
+        let begun = begin(announced, who);
+        let is_full = matches!(begun, Err(UploadError::Full));
+        assert_eq!((begun.is_ok(), is_full), (fits, !fits), "{announced}");
+    }
 }
 
 /// Otherwise a user with the token of another user could end the upload, and complete the file with
