@@ -85,6 +85,7 @@ fn run(command: Command) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::other)?;
     let result = runtime.block_on(async {
+        process::signals::survive_large_files();
         match command {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => {

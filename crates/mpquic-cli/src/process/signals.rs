@@ -37,6 +37,17 @@ impl Signals {
     }
 }
 
+/// A file that grows beyond the process's limit of file sizes (`ulimit -f`) causes an error for its
+/// writer, and no signal that ends the process (SIGXFSZ). Must run in a Tokio runtime.
+pub(crate) fn survive_large_files() {
+    #[cfg(unix)]
+    {
+        // A handler stays when its `Signal` is dropped.
+        let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        drop(unless_ignored(kind));
+    }
+}
+
 /// Waits for the next signal, or for ever if the signal is ignored.
 #[cfg(unix)]
 async fn next(signal: &mut Option<Signal>) {

@@ -154,6 +154,10 @@ pub(crate) fn refused(error: UploadError) -> Result<Taken, Refusal> {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "the server may not write there\n")
                 }
+                ErrorKind::FileTooLarge => (
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "the server's system takes no file of this size\n",
+                ),
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
                     StatusCode::INSUFFICIENT_STORAGE,
                     "the disk of the server is full\n",
@@ -184,6 +188,7 @@ mod tests {
         assert_eq!(status(ErrorKind::ReadOnlyFilesystem), 403);
         assert_eq!(status(ErrorKind::InvalidFilename), 414);
         assert_eq!(status(ErrorKind::StorageFull), 507);
+        assert_eq!(status(ErrorKind::FileTooLarge), 507);
         assert_eq!(status(ErrorKind::QuotaExceeded), 507);
         assert_eq!(status(ErrorKind::Other), 500);
     }

@@ -33,6 +33,8 @@ mod record;
 #[cfg(unix)]
 mod restarted;
 mod resume;
+#[cfg(unix)]
+mod size_limits;
 mod tree;
 mod users;
 mod vanished;
@@ -134,7 +136,12 @@ impl Server {
     }
 
     fn launch(arguments: &[&str]) -> Self {
-        let mut child = mpquic(arguments)
+        Self::launch_by(mpquic(arguments), arguments)
+    }
+
+    /// Starts the server by a command that runs it with these arguments.
+    fn launch_by(mut command: Command, arguments: &[&str]) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
