@@ -23,8 +23,8 @@ pub(super) struct MinRtt {
     /// Minimum of the last five seconds.
     recent: Option<Duration>,
     recent_taken: Instant,
-    /// The newest sample.
-    last: Option<Duration>,
+    /// The newest sample, and when it was taken.
+    last: Option<(Instant, Duration)>,
     /// Largest RTT of the current round trip, and of the last.
     longest: [Duration; 2],
     /// No sample was as short as the minimum for five seconds.
@@ -69,8 +69,14 @@ impl MinRtt {
     /// Acknowledgements take another return path from this sample on. If the RTT grows, the return
     /// path is longer, because the queue ahead has not changed: the minimum grows by the same
     /// difference. If the RTT shrinks, the queue may have drained as well, so later samples decide.
+    /// A queue may have filled since a sample that is older than a round trip, so such a sample is
+    /// not compared.
     pub(super) fn on_new_way_back(&mut self, now: Instant, sample: Option<Duration>) {
-        let longer = |(sample, last): (Duration, Duration)| sample.saturating_sub(last);
+        let longer = |(sample, (at, last)): (Duration, (Instant, Duration))| {
+            let is_fresh = now.saturating_duration_since(at) <= sample + last;
+            let longer = sample.saturating_sub(last);
+            if is_fresh { longer } else { Duration::ZERO }
+        };
         let longer = sample.zip(self.last).map(longer);
         *self = Self {
             recent: self
@@ -95,7 +101,7 @@ impl MinRtt {
         {
             self.recent_taken = now;
         }
-        self.last = sample.or(self.last);
+        self.last = sample.map(|sample| (now, sample)).or(self.last);
         self.longest[0] = self.longest[0].max(sample.unwrap_or_default());
         self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
         if let Some(sample) = sample
@@ -173,6 +179,14 @@ mod tests {
             shortest.on_ack(begin + 2 * MS, sample, 1.0);
             assert_eq!(shortest.get(), Some(expected * MS), "{after}");
         }
+        // A queue may have filled since an older sample.
+        let begin = start();
+        let mut idle = MinRtt::new(begin);
+        idle.on_ack(begin, Some(100 * MS), 1.0);
+        let later = begin + 1051 * MS;
+        idle.on_new_way_back(later, Some(950 * MS));
+        idle.on_ack(later, Some(950 * MS), 1.0);
+        assert_eq!(idle.get(), Some(100 * MS));
         let mut first = MinRtt::new(start());
         first.on_new_way_back(start(), Some(MS));
         first.on_ack(start(), Some(MS), 1.0);
@@ -259,6 +273,9 @@ mod tests {
         assert_eq!(rtt.get(), None);
         rtt.on_ack(start(), Some(100 * MS), 1.0);
         rtt.on_ack(start() + MS, None, 1.0);
-        assert_eq!((rtt.get(), rtt.last), (Some(100 * MS), Some(100 * MS)));
+        assert_eq!(
+            (rtt.get(), rtt.last.map(|(_, last)| last)),
+            (Some(100 * MS), Some(100 * MS))
+        );
     }
 }

@@ -22,6 +22,7 @@ use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Sent};
 mod aggregation;
 mod bandwidth;
 mod bandwidth_probe;
+mod collapse;
 mod company;
 mod congestion;
 mod cycle;
@@ -81,6 +82,7 @@ impl Bbr {
         let losses_of_round = self.losses.end_round();
         if let Some(losses) = losses_of_round {
             self.adapt_short_term(&losses);
+            self.check_collapse(sample.now, &losses);
             if self.sees_no_queue() {
                 self.own_losses.on_round(&losses, self.mtu);
             }

@@ -6,6 +6,7 @@ use mpquic_core::congestion::Acked;
 
 use super::aggregation::Aggregation;
 use super::bandwidth::{FullPipe, Latest, MaxBandwidth};
+use super::collapse::Collapse;
 use super::cycle::{Cycle, Feedback};
 use super::losses::{LOSS_THRESHOLD, LossRound, Losses, WITHOUT_QUEUE};
 use super::min_rtt::{MinRtt, ProbeRtt};
@@ -114,6 +115,7 @@ pub struct Bbr {
     pub(super) aggregation: Aggregation,
     pub(super) losses: Losses,
     pub(super) own_losses: OwnLosses,
+    pub(super) collapse: Collapse,
     pub(super) undo: Undo,
     pub(super) cycle: Cycle,
     pub(super) probe_rtt: ProbeRtt,
@@ -161,6 +163,7 @@ impl Bbr {
             aggregation: Aggregation::new(now),
             losses: Losses::default(),
             own_losses: OwnLosses::default(),
+            collapse: Collapse::default(),
             undo: Undo::default(),
             cycle: Cycle::new(now),
             probe_rtt: ProbeRtt::default(),
