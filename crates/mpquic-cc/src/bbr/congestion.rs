@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use mpquic_core::congestion::CongestionEvent;
 
+use super::bandwidth::MaxBandwidth;
 use super::losses::LossRound;
 use super::model::{Bbr, Sample, Undo};
 use super::phase::Phase;
@@ -62,6 +63,25 @@ impl Bbr {
             self.full_pipe.was_full = true;
             let product = self.bandwidth_delay_product().unwrap_or(0.0);
             self.bounds.long_term = product.max(self.latest.in_flight);
+        }
+    }
+
+    /// Takes bandwidth and bytes in flight from the last round trip alone if the path collapsed.
+    pub(super) fn check_collapse(&mut self, now: Instant, round: &LossRound) {
+        let shows_queue = self.variant.looks_for_queues && self.min_rtt.shows_queue();
+        if !self.collapse.on_round(round, shows_queue, self.mtu) {
+            return;
+        }
+        let latest = self.latest;
+        if latest.bandwidth > 0.0 && latest.bandwidth < self.max_bandwidth() {
+            let cycles = self.max_bandwidth.cycles();
+            self.max_bandwidth = MaxBandwidth::starting_from(latest.bandwidth, cycles);
+        }
+        self.bounds.long_term = self.bounds.long_term.min(latest.in_flight);
+        match self.phase {
+            Phase::Startup => self.full_pipe.was_full = true,
+            Phase::Refill | Phase::Up => self.start_down(now),
+            _ => {}
         }
     }
 

@@ -269,3 +269,67 @@ fn only_the_first_loss_of_a_round_trip_saves_the_state() {
     assert_eq!(bbr.undo.bounds.long_term, 60_000.0);
     assert_eq!(bbr.prior_window, 100_000.0);
 }
+
+const DATAGRAM: u16 = 1000;
+
+/// A path that has shown 1 MB/s, and delivers 10 kB/s and 20 kB in a round trip now.
+fn collapsing(variant: Variant, rtts: [u64; 2]) -> Bbr {
+    let mut bbr = Bbr::with_variant(variant, start(), DATAGRAM);
+    bbr.max_bandwidth = MaxBandwidth::starting_from(1e6, 0);
+    for ms in rtts {
+        let rtt = Some(Duration::from_millis(ms));
+        bbr.min_rtt.on_ack(start(), rtt, 1.0);
+    }
+    bbr.latest = Latest {
+        bandwidth: 1e4,
+        in_flight: 2e4,
+    };
+    bbr
+}
+
+/// Ends round trips that lost so many of ten datagrams.
+fn end_lossy_rounds(bbr: &mut Bbr, lost: [u32; 2]) {
+    for lost in lost {
+        let bytes = f64::from(lost) * f64::from(DATAGRAM);
+        let round = LossRound {
+            lost: bytes,
+            acked: 10.0 * f64::from(DATAGRAM) - bytes,
+            events: lost,
+            marked: false,
+        };
+        bbr.check_collapse(start(), &round);
+    }
+}
+
+#[test]
+fn two_round_trips_with_most_bytes_lost_behind_a_queue_count() {
+    let queue = [100, 900];
+    for (variant, rtts, lost, collapses) in [
+        (Variant::QUICK, queue, [6, 6], true),
+        (Variant::QUICK, queue, [0, 6], false),
+        (Variant::QUICK, queue, [6, 5], false),
+        (Variant::QUICK, [100, 101], [6, 6], false),
+        (Variant::DRAFT, queue, [6, 6], false),
+    ] {
+        let mut bbr = collapsing(variant, rtts);
+        end_lossy_rounds(&mut bbr, lost);
+        let bandwidth = if collapses { 1e4 } else { 1e6 };
+        assert_eq!(bbr.max_bandwidth.get(), bandwidth, "{rtts:?} {lost:?}");
+        assert_eq!(bbr.bounds.long_term == 2e4, collapses);
+        assert_eq!(bbr.full_pipe.was_full, collapses, "startup ends");
+    }
+}
+
+#[test]
+fn a_probe_of_a_collapsed_path_ends() {
+    for (phase, after) in [
+        (Phase::Up, Phase::Down),
+        (Phase::Refill, Phase::Down),
+        (Phase::Cruise, Phase::Cruise),
+    ] {
+        let mut bbr = collapsing(Variant::QUICK, [100, 900]);
+        bbr.phase = phase;
+        end_lossy_rounds(&mut bbr, [6, 6]);
+        assert_eq!(bbr.phase, after);
+    }
+}
