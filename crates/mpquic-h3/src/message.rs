@@ -1,4 +1,5 @@
-//! [`Message`]: the frames of a request or of its answer, in their order (RFC 9114 sections 4.1, 4.1.2 and 4.4).
+//! [`Message`]: the frames of a request or of its answer, in their order (RFC 9114 sections 4.1,
+//! 4.1.2 and 4.4).
 
 use h3::error::Code;
 

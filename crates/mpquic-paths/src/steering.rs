@@ -1,4 +1,5 @@
-//! [`Steering`]: costs, backups and closed addresses that the application changes while connections run.
+//! [`Steering`]: costs, backups and closed addresses that the application changes while connections
+//! run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,7 +4,8 @@
 //! controller sees all paths of a connection. A factory of this module gives each path a controller
 //! of its own.
 //!
-//! [`TransportConfig::congestion_controller_factory`]: crate::TransportConfig::congestion_controller_factory
+//! [`TransportConfig::congestion_controller_factory`]:
+//! crate::TransportConfig::congestion_controller_factory
 
 use std::any::Any;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! [`ConnectionState`]: the state of one connection, and the consequences of each change.
 //!
-//! The task that reads a datagram, an application's call, and the connection's timer change a connection. Each of the
-//! three runs the connection to completion under one lock: passes events to the endpoint and to the application, sends
-//! due packets, and sets the timer.
+//! The task that reads a datagram, an application's call, and the connection's timer change a
+//! connection. Each of the three runs the connection to completion under one lock: passes events to
+//! the endpoint and to the application, sends due packets, and sets the timer.
 //!
 //! A panic meanwhile ends this connection and spares the others: see [`LockedConnection::contain`].
 
@@ -42,14 +42,14 @@ use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::runtime;
 use crate::sending::{Next, Sending};
 
-/// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait for the connection's
-/// task, which sends several small writes together. The limit keeps a peer from waiting until every one of many tasks
-/// has written.
+/// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait
+/// for the connection's task, which sends several small writes together. The limit keeps a peer
+/// from waiting until every one of many tasks has written.
 const SEND_AT_ONCE: usize = 16 << 10;
 /// The same limit for DATAGRAMs: the size of the longest train.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
-/// How long the first flight of a client waits for 0-RTT data to share its datagrams, if the application neither writes
-/// much nor waits for the peer.
+/// How long the first flight of a client waits for 0-RTT data to share its datagrams, if the
+/// application neither writes much nor waits for the peer.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
 /// The state of an endpoint with its connections.
 pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
@@ -73,14 +73,16 @@ pub(crate) enum Arrival {
     Reset,
 }
 
-/// The data behind the lock: the core's connection, the state of sending, the wakers of tasks, the paths and the timer.
+/// The data behind the lock: the core's connection, the state of sending, the wakers of tasks, the
+/// paths and the timer.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
-    /// Set if the core must not run any more: code panicked while the connection ran, or the peer is unreachable.
+    /// Set if the core must not run any more: code panicked while the connection ran, or the peer
+    /// is unreachable.
     pub(crate) broken: bool,
     pub(crate) closed_ports: ClosedPorts,
     /// Set once the handshake is complete.
@@ -107,8 +109,8 @@ pub(crate) struct Engine {
     task_woken: bool,
     /// The connection's task lets other tasks run once before its own turn.
     yields: bool,
-    /// The time before which no packet leaves, so that the application's first data shares datagrams with the first
-    /// flight.
+    /// The time before which no packet leaves, so that the application's first data shares
+    /// datagrams with the first flight.
     held_until: Option<Instant>,
     /// Bytes that the application has written after the latest sending.
     written: usize,
@@ -116,8 +118,8 @@ pub(crate) struct Engine {
     wakers: SmallVec<[Waker; 2]>,
 }
 
-/// The connection's timer. A later deadline leaves the timer alone: the timer expires early once and then takes the new
-/// deadline. An early expiry is cheaper than a reset for each packet.
+/// The connection's timer. A later deadline leaves the timer alone: the timer expires early once
+/// and then takes the new deadline. An early expiry is cheaper than a reset for each packet.
 struct Timer {
     sleep: Pin<Box<dyn runtime::Timer>>,
     armed: Option<Instant>,
@@ -182,7 +184,8 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for the tasks that run the connection. Hold the lock briefly, and never across an `await`.
+    /// Exclusive access for the tasks that run the connection. Hold the lock briefly, and never
+    /// across an `await`.
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         LockedConnection {
@@ -193,8 +196,8 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for a call of the application. If the call leaves control frames of streams for the peer, the
-    /// connection's task runs soon.
+    /// Exclusive access for a call of the application. If the call leaves control frames of streams
+    /// for the peer, the connection's task runs soon.
     pub(crate) fn lock_for_call(&self) -> LockedConnection<'_> {
         let mut locked = self.lock();
         locked.is_call = true;
@@ -217,7 +220,8 @@ impl ConnectionState {
         self.again(notify, attempt).await
     }
 
-    /// Like `until`, but keeps a held first flight back: callers may still write before the handshake ends.
+    /// Like `until`, but keeps a held first flight back: callers may still write before the
+    /// handshake ends.
     pub(crate) async fn until_told<T>(
         &self,
         notify: &Notify,
@@ -235,7 +239,8 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         loop {
-            // Comes before the attempt, so that no notification between the attempt and the wait is lost.
+            // Comes before the attempt, so that no notification between the attempt and the wait is
+            // lost.
             let notified = notify.notified();
             if let Some(result) = attempt(&mut self.lock_for_call()) {
                 return result;
@@ -258,7 +263,8 @@ impl ConnectionState {
         }
     }
 
-    /// Gives up a client's connection with a silent server: for the application the handshake took too long.
+    /// Gives up a client's connection with a silent server: for the application the handshake took
+    /// too long.
     pub(crate) fn give_up(&self) {
         let mut engine = self.lock();
         if engine.error.is_none() {
@@ -337,8 +343,8 @@ impl LockedConnection<'_> {
         self.connection.endpoint.now()
     }
 
-    /// Runs a new client connection for the first time. A first flight with an offer of 0-RTT leaves after the
-    /// application's turn: see [`Self::on_waits`].
+    /// Runs a new client connection for the first time. A first flight with an offer of 0-RTT
+    /// leaves after the application's turn: see [`Self::on_waits`].
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.core.zero_rtt() == ZeroRtt::Offered {
             self.held_until = Some(now + FIRST_FLIGHT_WAITS);
@@ -353,8 +359,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// The application waits for the end of the handshake. Some applications wait from the start, before their first
-    /// write.
+    /// The application waits for the end of the handshake. Some applications wait from the start,
+    /// before their first write.
     pub(crate) fn on_waits_for_handshake(&mut self) {
         if self.written > 0 {
             self.on_waits();
@@ -391,16 +397,16 @@ impl LockedConnection<'_> {
         answers.unwrap_or(false)
     }
 
-    /// Sends due packets after received datagrams, unless the application runs first: the datagrams completed the
-    /// handshake, and the application may have data for the same packets.
+    /// Sends due packets after received datagrams, unless the application runs first: the datagrams
+    /// completed the handshake, and the application may have data for the same packets.
     pub(crate) fn answer(&mut self, now: Instant) {
         if !self.yields {
             self.contain(|engine| engine.flush(now));
         }
     }
 
-    /// Runs code of the core that may panic. A panic ends this connection and spares the others; a broken connection
-    /// returns `None`.
+    /// Runs code of the core that may panic. A panic ends this connection and spares the others; a
+    /// broken connection returns `None`.
     pub(crate) fn contain<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.broken {
             return None;
@@ -416,8 +422,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// Ends the connection without a packet to the peer: after a panic half-way, the core might repeat a packet number.
-    /// The peer's next packet gets a stateless reset.
+    /// Ends the connection without a packet to the peer: after a panic half-way, the core might
+    /// repeat a packet number. The peer's next packet gets a stateless reset.
     #[cold]
     fn on_panic(&mut self, message: &str) {
         let connection = self.connection;
@@ -448,9 +454,9 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the handshake: then the
-    /// application runs before the next packet leaves, so that its first data shares datagrams with the end of the
-    /// handshake.
+    /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the
+    /// handshake: then the application runs before the next packet leaves, so that its first data
+    /// shares datagrams with the end of the handshake.
     fn received(&mut self, now: Instant) -> bool {
         let was_connected = self.connected;
         self.prepare(now);
@@ -463,7 +469,8 @@ impl LockedConnection<'_> {
         !completed
     }
 
-    /// The application wrote `bytes` to a stream: sends at once if the written bytes fill datagrams, or soon otherwise.
+    /// The application wrote `bytes` to a stream: sends at once if the written bytes fill
+    /// datagrams, or soon otherwise.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.send_from(SEND_AT_ONCE, bytes);
     }
@@ -483,7 +490,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// A turn of the connection's task. Runs the connection if `is_due`, after an expired timer, or for a woken task.
+    /// A turn of the connection's task. Runs the connection if `is_due`, after an expired timer, or
+    /// for a woken task.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let turn = self.contain(|engine| engine.turn(cx, is_due));
         turn.unwrap_or(Turn::End)
@@ -554,7 +562,8 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
-    /// Tells the recorder of metrics about changed counters, with `samples` also about the present state of paths.
+    /// Tells the recorder of metrics about changed counters, with `samples` also about the present
+    /// state of paths.
     #[cfg(feature = "metrics")]
     pub(crate) fn tell_metrics(&mut self, samples: bool) {
         self.told.tell(&self.core, samples);
@@ -565,7 +574,8 @@ impl Engine {
         self.listeners.subscribe()
     }
 
-    /// Makes the connection's task run soon if streams have control frames for the peer: credit, resets, stops.
+    /// Makes the connection's task run soon if streams have control frames for the peer: credit,
+    /// resets, stops.
     fn wake_for_control(&mut self) {
         if self.core.streams().wants_control() {
             self.wake_task();
@@ -644,8 +654,8 @@ impl Engine {
         self.manage_paths(now);
     }
 
-    /// Moves paths off the sockets that the endpoint has given up, as far as possible, and gives the path manager its
-    /// turn.
+    /// Moves paths off the sockets that the endpoint has given up, as far as possible, and gives
+    /// the path manager its turn.
     pub(crate) fn manage_paths(&mut self, now: Instant) {
         let managed = self.paths.as_mut().map(|paths| &mut paths.managed);
         if !self.departures.is_empty() {

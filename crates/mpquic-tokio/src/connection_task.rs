@@ -1,5 +1,5 @@
-//! [`ConnectionTask`]: each connection's own task. The task serves the timer, sends small writes together, and waits
-//! for full sockets.
+//! [`ConnectionTask`]: each connection's own task. The task serves the timer, sends small writes
+//! together, and waits for full sockets.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! [`PathEvents`]: a subscription to the events of paths. [`Listeners`]: all subscriptions of a connection.
+//! [`PathEvents`]: a subscription to the events of paths. [`Listeners`]: all subscriptions of a
+//! connection.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -9,10 +9,10 @@ use crate::icmp::is_used;
 /// Listens for reports that no program listens at the peer's addresses (ICMP, Linux only). Such
 /// reports end no connection, because routers on the way can forge them (RFC 9000 section 14.2.1).
 ///
-/// A server that doubts whether a silent peer still exists makes a watch, asks the peer for a packet
-/// on each path ([`Connection::ping`]), and drops the watch when the peer answers. A
-/// watch keeps the connection open. With [`workers`](crate::EndpointBuilder::workers), a report
-/// may reach another worker and be lost.
+/// A server that doubts whether a silent peer still exists makes a watch, asks the peer for a
+/// packet on each path ([`Connection::ping`]), and drops the watch when the peer answers. A watch
+/// keeps the connection open. With [`workers`](crate::EndpointBuilder::workers), a report may reach
+/// another worker and be lost.
 #[derive(Debug)]
 pub struct PortWatch {
     connection: ConnectionRef,

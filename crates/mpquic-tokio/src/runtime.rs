@@ -1,4 +1,5 @@
-//! [`Runtime`]: the driver's demands on an async runtime. [`TokioRuntime`] meets the demands with tokio.
+//! [`Runtime`]: the driver's demands on an async runtime. [`TokioRuntime`] meets the demands with
+//! tokio.
 
 use std::fmt;
 use std::future::Future;

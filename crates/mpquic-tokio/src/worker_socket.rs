@@ -1,4 +1,5 @@
-//! [`WorkerSocket`]: the socket of a worker. Several such sockets share an address, and each belongs to a worker.
+//! [`WorkerSocket`]: the socket of a worker. Several such sockets share an address, and each
+//! belongs to a worker.
 //!
 //! The last byte of a connection ID names the worker of the connection. On Linux the kernel picks
 //! the socket by this byte. If a datagram still reaches the socket of another worker, or on other

@@ -31,8 +31,8 @@ pub(super) fn usable(excluded: &[String]) -> Usable {
     }
 }
 
-/// True if the system has a way to one of the servers from an address of no interface, or by a tunnel. The routes of a
-/// link without carrier stay, but lead nowhere now.
+/// True if the system has a way to one of the servers from an address of no interface, or by a
+/// tunnel. The routes of a link without carrier stay, but lead nowhere now.
 pub(super) fn has_other_way(servers: &[SocketAddr]) -> bool {
     let all = mpquic_tokio::interface_addresses().unwrap_or_default();
     is_other_way(

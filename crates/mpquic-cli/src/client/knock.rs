@@ -11,11 +11,11 @@ use tokio::net::UdpSocket;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Longest wait for the answer to a probe.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Number of probes after this short silence. Each further pause is twice as long as the pause before, up to
-/// [`LONGEST_PAUSE`].
+/// Number of probes after this short silence. Each further pause is twice as long as the pause
+/// before, up to [`LONGEST_PAUSE`].
 const QUICK_TRIES: u32 = 3;
-/// Longest pause between probes. Linux sends about one ICMP message a second to a client, and the packets of the dead
-/// connection ask for most of them at first.
+/// Longest pause between probes. Linux sends about one ICMP message a second to a client, and the
+/// packets of the dead connection ask for most of them at first.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Becomes ready when the server's system reports by ICMP that no program listens on the port, and
@@ -67,7 +67,8 @@ pub(crate) fn has_route(locals: &[IpAddr], server: SocketAddr) -> bool {
     })
 }
 
-/// The address from which the system would send to a server; `None` without a route. Sends no packet.
+/// The address from which the system would send to a server; `None` without a route. Sends no
+/// packet.
 pub(crate) fn source_to(server: SocketAddr) -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind((unspecified(server), 0)).ok()?;
     socket.connect(server).ok()?;

@@ -1,4 +1,5 @@
-//! [`ReachedServers`]: the servers to which a command has made a connection, and since when they are gone.
+//! [`ReachedServers`]: the servers to which a command has made a connection, and since when they
+//! are gone.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -127,7 +127,7 @@ pub(crate) struct Sessions<'a> {
     made: AtomicU64,
     /// Servers to which a connection was made.
     pub(crate) reached: ReachedServers,
-    /// The server's addresses, if what this machine sends from no address in particular leads back to us.
+    /// The server's addresses, if packets without a source address of their own lead back to us.
     way_out: StdMutex<Option<Vec<SocketAddr>>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
     protocol: StdMutex<Option<Vec<u8>>>,
@@ -309,8 +309,8 @@ impl<'a> Sessions<'a> {
         self
     }
 
-    /// Makes connections to these addresses of the server from now on, as lookups of names may lead back
-    /// to us; and only from sockets with an address of an interface, as others may as well.
+    /// Connects to these addresses of the server from now on, from interfaces' addresses alone:
+    /// lookups of names, and sockets with no address, may lead back to us.
     #[cfg(target_os = "linux")]
     pub(crate) fn become_way_out(&self, addresses: Vec<SocketAddr>) {
         *self.way_out() = Some(addresses);
@@ -320,8 +320,9 @@ impl<'a> Sessions<'a> {
         self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks the name of a URL's server up again, if it is one of [`Self::become_way_out`] and did not answer: it may
-    /// have moved. The lookup may lead back to us, so it has little time, and without an answer the addresses stay.
+    /// Looks the name of a URL's server up again, if it is one of [`Self::become_way_out`] and did
+    /// not answer: it may have moved. The lookup may lead back to us, so it has little time, and
+    /// without an answer the addresses stay.
     pub(crate) async fn look_up_again(&self, url: &Uri) {
         let Ok(authority) = authority(url) else {
             return;
@@ -404,7 +405,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Takes the last connection, which stays open while the value lives. The next request gets a new connection.
+    /// Takes the last connection, open while the value lives. The next request gets a new one.
     pub(crate) async fn set_aside(&self) -> Option<Session> {
         self.current.lock().await.take()
     }
@@ -640,7 +641,7 @@ impl<'a> Sessions<'a> {
                         "no network interface has a usable address, apart from those of --exclude";
                     return Err(unusable(&none));
                 }
-                // The system may have a way from an address that is not an interface's, or by a tunnel.
+                // The system may send from an address of no interface, or by a tunnel.
                 Usable::None
                     if args.exclude.is_empty()
                         && self.way_out().is_none()
@@ -666,7 +667,8 @@ impl<'a> Sessions<'a> {
         Ok(server)
     }
 
-    /// Remembers a server that was met for the first time. Fails if a simultaneous first contact met another certificate.
+    /// Remembers a server that was met for the first time. Fails if a simultaneous first contact
+    /// met another certificate.
     fn remember(&self, server: &str) -> Result<(), Failure> {
         let (Some(known), Some(met)) = (&self.known_hosts, self.verifier.met()) else {
             return Ok(());
@@ -686,8 +688,8 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Closes a connection, and answers what the server sent before it heard of that, for a short time. It is better if the
-/// server learns of the end, but not necessary: nobody waits here for three probe timeouts.
+/// Closes a connection, and for a short time answers packets that the server sent before it learned
+/// of the end. The server need not learn of it, so nobody waits here for three probe timeouts.
 pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: VarInt) {
     let rtt = connection.rtt().unwrap_or_default();
     connection.close(code, b"done");
@@ -755,8 +757,8 @@ fn listed(addresses: &[SocketAddr]) -> String {
     addresses.join(", ")
 }
 
-/// A socket bound to an address of a network interface cannot reach a server on the same machine, nor one
-/// of which only the link is known.
+/// A socket bound to an address of a network interface cannot reach a server on the same machine,
+/// nor one of which only the link is known.
 fn is_up_to_the_system(server: &SocketAddr) -> bool {
     is_on_link(server) || is_here(server)
 }

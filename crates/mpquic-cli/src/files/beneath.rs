@@ -104,8 +104,8 @@ pub(crate) fn is_same_directory(one: &Dir, other: &Dir) -> bool {
     }
 }
 
-/// True if the name leads to this open file. Outside Unix, files have no numbers to compare, and any
-/// file with the name counts.
+/// True if the name leads to this open file. Outside Unix, files have no numbers to compare, and
+/// any file with the name counts.
 pub(crate) fn is_name(directory: &Dir, name: &Path, file: &File) -> bool {
     metadata_of_name(directory, name, file).is_some()
 }

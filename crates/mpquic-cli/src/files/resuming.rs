@@ -105,7 +105,8 @@ pub(crate) fn go_on(fields: &mut HeaderMap, offset: u64) {
 }
 
 /// Says that an earlier request for the same upload began this long ago. `mpquic serve` then
-/// replaces no newer file: the earlier request may have stored the file, and its answer may be lost.
+/// replaces no newer file: the earlier request may have stored the file, and its answer may be
+/// lost.
 pub(crate) fn repeat(fields: &mut HeaderMap, age: Duration) {
     let age = SystemTime::UNIX_EPOCH.checked_add(age).map(times::seconds);
     if let Some(Ok(age)) = age.map(TryInto::try_into) {

@@ -1,6 +1,6 @@
 //! The note beside an unfinished file that can be resumed: the number of bytes that are safely on
-//! the disk, the announced length of the whole file, and the owner of the upload. After a crash of the system, the file may
-//! be longer, with zeros in place of written bytes.
+//! the disk, the announced length of the whole file, and the owner of the upload. After a crash of
+//! the system, the file may be longer, with zeros in place of written bytes.
 
 use std::ffi::OsStr;
 use std::fs::File;

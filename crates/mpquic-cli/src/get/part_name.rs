@@ -118,7 +118,8 @@ pub(crate) struct Claimed {
 }
 
 /// Takes the part of `path` that an earlier download of `url` left, otherwise an unused part,
-/// otherwise a new part, all in the directory `beside`. Also tells why an existing part with the first name was not taken.
+/// otherwise a new part, all in the directory `beside`. Also tells why an existing part with the
+/// first name was not taken.
 pub(crate) fn claim(
     beside: &Beside,
     path: &Path,

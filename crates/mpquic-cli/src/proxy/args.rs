@@ -89,9 +89,9 @@ pub(crate) struct ProxyServer {
     /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: u32,
-    /// Open TCP flows of one user (with --open: of one address), as many UDP flows, and half as many
-    /// connections to ports of the user. A further UDP flow displaces the flow with the longest wait
-    /// for an answer, or a flow after 2 idle seconds
+    /// Open TCP flows of one user (with --open: of one address), as many UDP flows, and half as
+    /// many connections to ports of the user. A further UDP flow displaces the flow with the
+    /// longest wait for an answer, or a flow after 2 idle seconds
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
     /// Memory in MiB for data of one user's flows that a target does not read, or the user's client

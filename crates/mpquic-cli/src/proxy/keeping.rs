@@ -252,8 +252,8 @@ async fn until_past(
 
 /// A new connection to the proxy, once the proxy answers on it and not on the old one: it has
 /// forgotten the old one, or moved. While nothing reaches the proxy, the old connection and its
-/// flows stay. `None` once the system of the proxy answers that no program listens on the port: systems limit such
-/// answers, and the packets of the old connection ask for most of them.
+/// flows stay. `None` once the system of the proxy answers that no program listens on the port:
+/// systems limit such answers, and the packets of the old connection ask for most of them.
 async fn replacement(
     args: &ProxyClient,
     sessions: &Sessions<'_>,
@@ -283,7 +283,8 @@ fn nobody_listens(failure: &Failure) -> bool {
     failure.message().contains(&told)
 }
 
-/// A second connection to the proxy, tried until there is one. `None` if no program listens on the port.
+/// A second connection to the proxy, tried until there is one. `None` if no program listens on the
+/// port.
 async fn attempt(args: &ProxyClient, sessions: &Sessions<'_>) -> Option<Session> {
     let began = clock::now();
     let (mut retry, mut waiting) = (Retry::new(FOR_EVER, began), Waiting::default());

@@ -17,7 +17,8 @@ pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 /// The time between two looks at a connection.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A client that was silent for longer is asked for a packet. Its keep-alives come every five seconds.
+/// A client that was silent for longer is asked for a packet. Its keep-alives come every five
+/// seconds.
 const QUIET: Duration = Duration::from_secs(7);
 /// The longest pause between questions to a silent client.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);

@@ -1,4 +1,5 @@
-//! [`Status`]: paths and flows of a running proxy, or of a client of a proxy, for `mpquic proxy status`.
+//! [`Status`]: paths and flows of a running proxy, or of a client of a proxy, for `mpquic proxy
+//! status`.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;

@@ -103,9 +103,16 @@ impl Client {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::from(body)).unwrap();
+        // The connection takes a request once the one before it has ended.
         match self {
-            Self::Http1(client) => client.send_request(request).await,
-            Self::Http2(client) => client.send_request(request).await,
+            Self::Http1(client) => {
+                client.ready().await?;
+                client.send_request(request).await
+            }
+            Self::Http2(client) => {
+                client.ready().await?;
+                client.send_request(request).await
+            }
         }
     }
 

@@ -146,8 +146,8 @@ pub struct TransportOptions {
     /// as long as the other path answers; otherwise always on the acknowledged path (RFC 10069
     /// section 5.4).
     pub ack_on_fastest_path: bool,
-    /// How often supporting peers are asked to acknowledge; `None` for no request. The first request
-    /// waits until many packets are in flight and the windows no longer grow fast.
+    /// How often supporting peers are asked to acknowledge; `None` for no request. The first
+    /// request waits until many packets are in flight and the windows no longer grow fast.
     pub ack_frequency: Option<AckFrequencyOptions>,
     /// A packet counts as lost after the acknowledgement of a packet sent this many packets later;
     /// from 3 (RFC 9002 section 6.1.1) to 2^62 - 1.

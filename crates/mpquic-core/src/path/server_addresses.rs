@@ -1,5 +1,5 @@
-//! [`ServerAddresses`]: further addresses of a server, which it announces to clients that want to know
-//! them (draft-munizaga-quic-alternative-server-address-01). Whether paths lead there is not
+//! [`ServerAddresses`]: further addresses of a server, which it announces to clients that want to
+//! know them (draft-munizaga-quic-alternative-server-address-01). Whether paths lead there is not
 //! decided here.
 
 use std::net::SocketAddr;

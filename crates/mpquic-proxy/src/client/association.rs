@@ -70,8 +70,8 @@ impl Deliver for AnswersOfPeers {
 }
 
 impl Association {
-    /// For a client at this address, perhaps with an announced port. The socket has our address that
-    /// the client knows.
+    /// For a client at this address, perhaps with an announced port. The socket has our address
+    /// that the client knows.
     pub(crate) async fn bind(ours: IpAddr, client: (IpAddr, Option<u16>)) -> io::Result<Arc<Self>> {
         let socket = with_room(UdpSocket::bind((ours, 0)).await?);
         Ok(Arc::new(Self {
@@ -85,8 +85,8 @@ impl Association {
         self.socket.local_addr()
     }
 
-    /// A packet from this source belongs to the client. Without an announced port, the source of the
-    /// first packet is the client.
+    /// A packet from this source belongs to the client. Without an announced port, the source of
+    /// the first packet is the client.
     fn is_client(&self, from: SocketAddr) -> bool {
         let (ip, port) = self.client;
         from.ip() == ip

@@ -64,8 +64,8 @@ pub struct ClientOptions {
     /// at proxies that cannot, each target of the socket has a port of its own.
     pub udp_binding: Option<Filtering>,
     /// Open connections of strangers to one port of the proxy that leads to this client, 4096 by
-    /// default. Beyond the limit, a new connection displaces a silent connection, or a connection of
-    /// the address with most connections.
+    /// default. Beyond the limit, a new connection displaces a silent connection, or a connection
+    /// of the address with most connections.
     pub max_reverse: usize,
 }
 

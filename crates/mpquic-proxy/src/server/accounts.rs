@@ -26,9 +26,9 @@ const LOOKUPS: u64 = 16;
 const ALL_LOOKUPS: u64 = 256;
 /// A client at its limit of UDP flows gets a new one for one that was idle for this time.
 const IDLE: Duration = Duration::from_secs(2);
-/// The part of all flows for UDP flows of one client, and for strangers at the client's ports: names
-/// and TCP connections of the client need the rest. UDP flows take the same part of the UDP ports,
-/// and DNS flows need the rest.
+/// The part of all flows for UDP flows of one client, and for strangers at the client's ports:
+/// names and TCP connections of the client need the rest. UDP flows take the same part of the UDP
+/// ports, and DNS flows need the rest.
 const PART: u64 = 4;
 /// The number of strangers at a client's ports is this part of the client's limit of TCP flows.
 const STRANGERS_PART: u64 = 2;
@@ -195,8 +195,9 @@ impl Accounts {
         (self.all_udp_ports.load(Ordering::Relaxed) / PART).max(1)
     }
 
-    /// Counts a connection of a stranger to a port of a client with a limit of `most` TCP flows. The client's own flows neither wait nor give way for strangers. `None` if no connection
-    /// of a stranger gives way.
+    /// Counts a connection of a stranger to a port of a client with a limit of `most` TCP flows.
+    /// The client's own flows neither wait nor give way for strangers. `None` if no connection of a
+    /// stranger gives way.
     pub(crate) fn begin_of_stranger(
         self: &Arc<Self>,
         owner: &Taker,

@@ -112,8 +112,8 @@ pub struct ServerOptions {
     /// as new flows.
     pub udp_bindings: bool,
     /// The users who may have TCP ports of this machine that lead to their clients. Nobody by
-    /// default. A user has at most 16 ports. Connections to the ports count apart from the user's own
-    /// flows, up to half of `max_flows` and a quarter of `all_flows`.
+    /// default. A user has at most 16 ports. Connections to the ports count apart from the user's
+    /// own flows, up to half of `max_flows` and a quarter of `all_flows`.
     pub reverse: Vec<ReverseRule>,
     /// The classes of flows to certain targets: the first rule for a target counts. For other
     /// targets the client tells the class (RFC 9218), or the proxy guesses the class.

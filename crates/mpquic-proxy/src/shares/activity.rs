@@ -93,8 +93,8 @@ impl Activity {
         InUse(self.clone())
     }
 
-    /// Begins a time without use, for example while the client does not answer. Uses that have begun
-    /// count again when the result is dropped.
+    /// Begins a time without use, for example while the client does not answer. Uses that have
+    /// begun count again when the result is dropped.
     pub fn suspend(self: &Arc<Self>) -> Suspended {
         if self.in_use.load(Ordering::Relaxed) > 0 {
             self.renew();

@@ -1,5 +1,5 @@
-//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket: the driver uses the socket, and
-//! the test controls the socket.
+//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket: the driver
+//! uses the socket, and the test controls the socket.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

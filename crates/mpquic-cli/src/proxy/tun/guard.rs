@@ -162,8 +162,8 @@ fn remove(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Removes the tables of devices that are gone: their clients were killed. Without `nft`, or without
-/// the privilege, nothing happens.
+/// Removes the tables of devices that are gone: their clients were killed. Without `nft`, or
+/// without the privilege, nothing happens.
 pub(super) fn sweep() {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let Ok(tables) = output("nft", &words("list tables inet")) else {

@@ -272,7 +272,8 @@ fn addresses_left_in(
 ///
 /// A client that ends in order restores routes, rules and name servers. A killed client leaves
 /// rules that lead to an empty table, a table of nftables for the addresses of its device, and its
-/// name servers: this command removes them. It also opens the kill switch, which stays closed after every client. Running clients are not affected.
+/// name servers: this command removes them. It also opens the kill switch, which stays closed after
+/// every client. Running clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
     /// The device [default: all devices]

@@ -291,7 +291,8 @@ pub(super) mod tests {
         assert_eq!((left.name, left.table), (closed.name, closed.table));
     }
 
-    /// The first usable directory gets one state file, which other users can neither read nor write.
+    /// The first usable directory gets one state file, which other users can neither read nor
+    /// write.
     #[test]
     fn device_has_one_state_file() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! [`Tun`]: a network device whose TCP connections, UDP datagrams and other packets go through the proxy.
+//! [`Tun`]: a network device whose TCP connections, UDP datagrams and other packets go through the
+//! proxy.
 //!
 //! TCP ends in the kernel of this machine. A program's segment gets a new source, and our listener
 //! as its destination, and goes back into the device. Segments of the listener take the reverse

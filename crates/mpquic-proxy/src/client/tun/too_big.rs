@@ -1,4 +1,5 @@
-//! [`TooBig`]: a router behind this one reports that a packet from the device does not fit a network on its way.
+//! [`TooBig`]: a router behind this one reports that a packet from the device does not fit a
+//! network on its way.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
