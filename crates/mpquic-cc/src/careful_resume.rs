@@ -12,7 +12,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{
-    Acked, CongestionEvent, CongestionKind, Controller, ResumePhase, SavedCapacity, Sent,
+    Acked, CongestionEvent, CongestionKind, Controller, ControllerWrapper, ResumePhase,
+    SavedCapacity, Sent,
 };
 use mpquic_core::{PathId, PathMap};
 
@@ -229,7 +230,15 @@ impl<C: Resumable> CarefulResume<C> {
     }
 }
 
-impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
+impl<C: Resumable + fmt::Debug> ControllerWrapper for CarefulResume<C> {
+    fn inner(&self) -> &dyn Controller {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Controller {
+        &mut self.inner
+    }
+
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16) {
         self.starts.remove(path);
         self.mtus.insert(path, mtu);
@@ -267,10 +276,6 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
         start.map_or(ResumePhase::Normal, Start::phase)
     }
 
-    fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
-        self.inner.on_mtu_update(path, mtu);
-    }
-
     fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
         self.inner.on_packet_sent(path, sent);
         if let Some(start) = self.starts.get_mut(path) {
@@ -302,14 +307,6 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
         }
     }
 
-    fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
-        self.inner.slow_start_threshold(path)
-    }
-
-    fn in_recovery(&self, path: PathId) -> bool {
-        self.inner.in_recovery(path)
-    }
-
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
         let own = self.inner.pacing_rate(path);
         match self.starts.get(path).map(|start| start.phase) {
@@ -322,19 +319,7 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
 
     fn burst(&self, path: PathId) -> Option<u64> {
         let burst = self.inner.burst(path)?;
-        (self.pacing_rate(path) == self.inner.pacing_rate(path)).then_some(burst)
-    }
-
-    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
-        self.inner.window_after_round(path, windows)
-    }
-
-    fn memory(&self) -> u64 {
-        self.inner.memory()
-    }
-
-    fn name(&self) -> &'static str {
-        self.inner.name()
+        (Controller::pacing_rate(self, path) == self.inner.pacing_rate(path)).then_some(burst)
     }
 }
 

@@ -1,6 +1,13 @@
 //! Each rule of RFC 9959 section 3, on a controller whose window never changes by itself.
 
-use super::*;
+use std::time::{Duration, Instant};
+
+use mpquic_core::PathId;
+use mpquic_core::congestion::{
+    Acked, CongestionEvent, CongestionKind, Controller, ResumePhase, SavedCapacity,
+};
+
+use super::{CarefulResume, Found, Resumable};
 use crate::testing::{congestion, rtt, sent, start};
 use crate::{Uncoupled, list};
 

@@ -1,7 +1,4 @@
-//! The [`Controller`] trait: how much each path may have in flight. Algorithms live in `mpquic-cc`.
-//!
-//! One controller object serves a whole connection and its methods take a [`PathId`], so coupled
-//! algorithms (OLIA, LIA, BALIA) see all paths without sharing state behind locks.
+//! The [`Controller`] trait, its inputs and its factories.
 
 use std::fmt;
 use std::sync::Arc;
