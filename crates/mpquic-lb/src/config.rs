@@ -144,12 +144,13 @@ impl FromStr for ServerId {
 /// ```
 /// use mpquic_lb::{Config, ServerId};
 ///
-/// // Server IDs of two bytes and nonces of six, encrypted. let config = Config::new(0, 2,
-/// 6)?.with_key([7; 16]); assert_eq!(config.connection_id_length(), 9); // Any connection ID with
-/// this rotation has a server ID, but seldom the ID of a server of the pool.
-/// assert!(config.server_id(&[0x1f, 1, 2, 3, 4, 5, 6, 7, 8]).is_some()); // A connection ID with
-/// another rotation belongs to another configuration. assert!(config.server_id(&[0x3f, 1, 2, 3, 4,
-/// 5, 6, 7, 8]).is_none());
+/// // Server IDs of two bytes and nonces of six, encrypted.
+/// let config = Config::new(0, 2, 6)?.with_key([7; 16]);
+/// assert_eq!(config.connection_id_length(), 9);
+/// // Any connection ID with this rotation has a server ID, but seldom that of a server in use.
+/// assert!(config.server_id(&[0x1f, 1, 2, 3, 4, 5, 6, 7, 8]).is_some());
+/// // A connection ID with another rotation belongs to another configuration.
+/// assert!(config.server_id(&[0x3f, 1, 2, 3, 4, 5, 6, 7, 8]).is_none());
 /// # Ok::<(), mpquic_lb::ConfigError>(())
 /// ```
 #[derive(Clone)]

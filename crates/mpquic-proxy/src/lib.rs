@@ -17,10 +17,14 @@
 //! ```
 //! use std::net::SocketAddr;
 //!
-//! use mpquic_proxy::{Access, Client, ClientOptions, Credential, Credentials, Entrance, Server,
-//! ServerOptions}; use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig,
-//! certificate_fingerprint, default_transport}; use tokio::io::{AsyncReadExt, AsyncWriteExt}; use
-//! tokio::net::{TcpListener, TcpStream};
+//! use mpquic_proxy::{
+//!     Access, Client, ClientOptions, Credential, Credentials, Entrance, Server, ServerOptions,
+//! };
+//! use mpquic_tokio::{
+//!     ClientConfig, Endpoint, ServerConfig, certificate_fingerprint, default_transport,
+//! };
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use tokio::net::{TcpListener, TcpStream};
 //!
 //! # type Error = Box<dyn std::error::Error + Send + Sync>;
 //! # #[tokio::main(flavor = "current_thread")]
@@ -50,8 +54,9 @@
 //!     Ok::<_, Error>(())
 //! });
 //!
-//! // A client with two local addresses, and so with two paths, and a port that leads to an echo
-//! server. let pin = certificate_fingerprint(&certificate); let endpoint = Endpoint::builder()
+//! // A client with two local addresses, and so with two paths. Its port leads to an echo server.
+//! let pin = certificate_fingerprint(&certificate);
+//! let endpoint = Endpoint::builder()
 //!     .bind("127.0.0.1:0".parse()?)
 //!     .bind("127.0.0.2:0".parse()?)
 //!     .client(ClientConfig::with_pin(pin, &[mpquic_h3::ALPN])?.transport_config(transport))

@@ -67,9 +67,10 @@ pub enum ConfigError {
 /// ```
 /// # use std::time::Duration;
 /// # use mpquic_tokio::{ClientConfig, default_transport};
-/// let mut transport = default_transport(); transport.max_idle_timeout =
-/// Some(Duration::from_secs(10)); let config =
-/// ClientConfig::dangerous_insecure(&[b"example"])?.transport_config(transport.build()?);
+/// let mut transport = default_transport();
+/// transport.max_idle_timeout = Some(Duration::from_secs(10));
+/// let config = ClientConfig::dangerous_insecure(&[b"example"])?
+///     .transport_config(transport.build()?);
 ///
 /// let mut transport = default_transport();
 /// transport.initial_mtu = 900;

@@ -51,10 +51,12 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = std::env::temp_dir().join(format!("mpquic-example-{}", std::process::id()));
-/// let store = Arc::new(FileStore::new(&directory)); let mut transport = default_transport();
-/// transport.knowledge = Some(Knowledge::new(store.clone())); let config =
-/// ClientConfig::dangerous_insecure(&[b"hello"])?.transport_config(transport.build()?); //
-/// Connections with `config` start with the entries of earlier processes, and add new entries.
+/// let store = Arc::new(FileStore::new(&directory));
+/// let mut transport = default_transport();
+/// transport.knowledge = Some(Knowledge::new(store.clone()));
+/// let config = ClientConfig::dangerous_insecure(&[b"hello"])?
+///     .transport_config(transport.build()?);
+/// // Connections with `config` start with the entries of earlier processes, and add new entries.
 /// store.flush()?;
 /// # std::fs::remove_dir_all(&directory).or_else(|error| match error.kind() {
 /// #     std::io::ErrorKind::NotFound => Ok(()),

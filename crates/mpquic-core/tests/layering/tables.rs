@@ -338,20 +338,21 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-proxy/src/server",
         &[
+            ("capsule_stream", ""),
             ("echo_filter", ""),
-            ("ip", "echo_filter"),
+            ("ip", "capsule_stream echo_filter"),
             ("refusal", ""),
             ("request_memory", ""),
             ("accounts", ""),
             ("outwards", "accounts refusal"),
             ("reverse", "accounts outwards refusal"),
-            ("udp", ""),
+            ("udp", "capsule_stream"),
             ("windows", ""),
             (
                 "mod",
                 "accounts outwards refusal request_memory reverse windows",
             ),
-            ("bound", "accounts mod"),
+            ("bound", "accounts capsule_stream mod"),
             (
                 "carrying",
                 "accounts bound ip mod outwards refusal reverse udp",

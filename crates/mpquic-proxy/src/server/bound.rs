@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use http::HeaderValue;
-use mpquic_h3::h3::error::{Code, StreamError};
+use mpquic_h3::h3::error::Code;
 use mpquic_tokio::{SendDatagramError, StreamWatch};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::ServerOptions;
 use super::accounts::Newcomers;
+use super::capsule_stream::{ToClient, receive};
 use crate::arrivals::Arrivals;
 use crate::bound::{Contexts, Filtering, MOST_HEADER, Malformed, Told, canonical, parse};
 use crate::capsule::{Capsules, DATAGRAM, datagram_capsule};
@@ -251,13 +252,13 @@ impl Bound {
         answers: &mut mpsc::Receiver<Bytes>,
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
-        let mut class = None;
+        let mut to_client = ToClient::new((send, watch), &self.flow, dropped);
         let takes_datagrams = sender.max_size().is_some();
         loop {
             let readable = tokio::select! {
                 readable = self.socket.readable() => readable,
                 Some(answer) = answers.recv() => {
-                    send.send(answer).await.map_err(|_| Code::H3_CONNECT_ERROR)?;
+                    to_client.answer(answer).await?;
                     continue;
                 }
             };
@@ -288,26 +289,7 @@ impl Bound {
             let Some((count, sent, capsule)) = from_peer else {
                 continue;
             };
-            let sent = match capsule {
-                Some(capsule) => {
-                    // Large payloads take turns with the data of streams of the flow's class.
-                    let now = self.flow.class();
-                    if class.replace(now) != Some(now) {
-                        let _ = watch.set_priority(now.priority());
-                    }
-                    let sent: Result<(), StreamError> = send.send(capsule).await;
-                    sent.map_err(|_| Code::H3_CONNECT_ERROR)?;
-                    Ok(())
-                }
-                None => sent,
-            };
-            match sent {
-                Ok(()) => {
-                    (self.flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
-                }
-                Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
-                Err(_) => drop(dropped.fetch_add(1, Ordering::Relaxed)),
-            }
+            to_client.pass(count, sent, capsule).await?;
         }
     }
 
@@ -318,16 +300,7 @@ impl Bound {
         answers: &mpsc::Sender<Bytes>,
     ) -> Result<(), Code> {
         let mut capsules = Capsules::of_bound();
-        loop {
-            let piece = recv.recv().await.map_err(|_| Code::H3_CONNECT_ERROR)?;
-            let Some(piece) = piece else {
-                return match capsules.may_end() {
-                    true => Ok(()),
-                    // RFC 9297 section 3.3
-                    false => Err(Code::H3_MESSAGE_ERROR),
-                };
-            };
-            capsules.push(piece);
+        while receive(recv, &mut capsules).await? {
             while let Some((kind, value)) = (capsules.take()).map_err(|_| Code::H3_MESSAGE_ERROR)? {
                 if kind == DATAGRAM {
                     self.on_datagram(&value);
@@ -343,6 +316,7 @@ impl Bound {
                 }
             }
         }
+        Ok(())
     }
 
     /// A capsule of the client; returns the answer.
@@ -387,6 +361,8 @@ impl Bound {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_h3::h3::error::StreamError;
+
     use super::*;
     use crate::bound::put_datagram;
     use crate::class::FlowKind;

@@ -20,6 +20,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
+use super::capsule_stream::receive;
 use super::echo_filter::answers;
 use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
 use crate::datagrams::Deliver;
@@ -379,16 +380,7 @@ impl Outside {
         told: &mpsc::Sender<Bytes>,
     ) -> Result<(), Code> {
         let mut capsules = Capsules::of_ip();
-        loop {
-            let piece = recv.recv().await.map_err(|_| Code::H3_CONNECT_ERROR)?;
-            let Some(piece) = piece else {
-                return match capsules.may_end() {
-                    true => Ok(()),
-                    // RFC 9297 section 3.3
-                    false => Err(Code::H3_MESSAGE_ERROR),
-                };
-            };
-            capsules.push(piece);
+        while receive(recv, &mut capsules).await? {
             loop {
                 let taken = capsules.take().map_err(|_| Code::H3_EXCESSIVE_LOAD)?;
                 let Some((kind, value)) = taken else {
@@ -416,6 +408,7 @@ impl Outside {
                 }
             }
         }
+        Ok(())
     }
 }
 

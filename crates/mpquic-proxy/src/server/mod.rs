@@ -2,6 +2,7 @@
 
 mod accounts;
 mod bound;
+mod capsule_stream;
 mod carrying;
 #[cfg(target_os = "linux")]
 mod echo_filter;

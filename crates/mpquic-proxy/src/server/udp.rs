@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use mpquic_h3::h3::error::{Code, StreamError};
+use mpquic_h3::h3::error::Code;
 use mpquic_tokio::{SendDatagramError, StreamWatch};
 use tokio::net::UdpSocket;
 
+use super::capsule_stream::{ToClient, receive};
 use crate::arrivals::Arrivals;
 use crate::capsule::{Capsules, udp_capsule, udp_payload};
 use crate::copies::{Purpose, UdpSender};
@@ -87,7 +88,7 @@ impl Joined {
         (send, watch): (&mut impl Outgoing, &StreamWatch),
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
-        let mut class = None;
+        let mut to_client = ToClient::new((send, watch), &self.flow, dropped);
         let takes_datagrams = sender.max_size().is_some();
         loop {
             let from_target = self.socket.readable().await.and_then(|()| {
@@ -112,47 +113,20 @@ impl Joined {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let sent = match capsule {
-                Some(capsule) => {
-                    // Large payloads take turns with the data of streams of the flow's class.
-                    let now = self.flow.class();
-                    if class.replace(now) != Some(now) {
-                        let _ = watch.set_priority(now.priority());
-                    }
-                    let sent = send.send(capsule).await;
-                    sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
-                    Ok(())
-                }
-                None => sent,
-            };
-            match sent {
-                Ok(()) => {
-                    (self.flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
-                }
-                Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
-                Err(_) => drop(dropped.fetch_add(1, Ordering::Relaxed)),
-            }
+            to_client.pass(count, sent, capsule).await?;
         }
     }
 
     /// Reads capsules until the client ends its side.
     async fn read_client(&self, recv: &mut impl Incoming) -> Result<(), Code> {
         let mut capsules = Capsules::default();
-        loop {
-            let piece = recv.recv().await.map_err(|_| Code::H3_CONNECT_ERROR)?;
-            let Some(piece) = piece else {
-                return match capsules.may_end() {
-                    true => Ok(()),
-                    // RFC 9297 section 3.3
-                    false => Err(Code::H3_MESSAGE_ERROR),
-                };
-            };
-            capsules.push(piece);
+        while receive(recv, &mut capsules).await? {
             while let Some(datagram) = capsules.next() {
                 if let Some(payload) = udp_payload(&datagram) {
                     self.deliver(payload);
                 }
             }
         }
+        Ok(())
     }
 }

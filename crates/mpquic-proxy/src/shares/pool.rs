@@ -25,8 +25,10 @@ use super::taker::Taker;
 ///     floor: 1,
 ///     grace: Duration::ZERO,
 ///     window: Duration::from_secs(10),
-/// }); let [greedy, other] = ["192.0.2.1", "192.0.2.2"].map(|text| Taker::new(None,
-/// text.parse().unwrap())); let _held = [files.try_take(&greedy, 1), files.try_take(&greedy, 1)];
+/// });
+/// let taker = |address: &str| Taker::new(None, address.parse().unwrap());
+/// let [greedy, other] = ["192.0.2.1", "192.0.2.2"].map(taker);
+/// let _held = [files.try_take(&greedy, 1), files.try_take(&greedy, 1)];
 /// assert!(files.try_take(&greedy, 1).is_none(), "two are left for others");
 /// assert!(files.try_take(&other, 1).is_some());
 /// # }
