@@ -122,7 +122,7 @@ async fn serve(more: Duration) -> Result<(), Failure> {
 
 /// Attempts that got no answer.
 fn dropped(stats: &EndpointStats) -> u64 {
-    stats.dropped_at_max_half_open + stats.dropped_at_max_lag
+    stats.dropped_at_max_half_open + stats.dropped_at_max_attempt_lag
 }
 
 async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<(), Failure> {

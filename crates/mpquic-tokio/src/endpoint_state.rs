@@ -503,7 +503,7 @@ mod tests {
             if let Some(DatagramEvent::NewConnection(incoming)) = event {
                 registry.on_attempt(now, incoming, &mut response);
             }
-            Some(registry.core.stats().dropped_at_max_lag)
+            Some(registry.core.stats().dropped_at_max_attempt_lag)
         };
         let tick = Duration::from_millis(1);
         // The third attempt comes after nearly `lag`, and is asked for a proof; the fourth attempt

@@ -151,7 +151,10 @@ impl Observer {
                 "dropped_at_max_half_open",
                 sum(|it| it.dropped_at_max_half_open),
             ),
-            ("dropped_at_max_lag", sum(|it| it.dropped_at_max_lag)),
+            (
+                "dropped_at_max_attempt_lag",
+                sum(|it| it.dropped_at_max_attempt_lag),
+            ),
             ("ignored", sum(|it| it.ignored_handshakes)),
         ] {
             text.sample(&format!("{{result=\"{result}\"}}"), count as f64);
@@ -417,7 +420,7 @@ mod tests {
             ("mpquic_handshakes_total{result=\"accepted\"}", 2.0),
             ("mpquic_handshakes_total{result=\"refused\"}", 0.0),
             (
-                "mpquic_handshakes_total{result=\"dropped_at_max_lag\"}",
+                "mpquic_handshakes_total{result=\"dropped_at_max_attempt_lag\"}",
                 0.0,
             ),
             ("mpquic_retries_total", 0.0),

@@ -297,7 +297,7 @@ fn figures_and_health_are_told() {
     for expected in [
         "# TYPE mpquic_connections gauge\nmpquic_connections ",
         "mpquic_handshakes_total{result=\"accepted\"} 2\n",
-        "mpquic_handshakes_total{result=\"dropped_at_max_lag\"} 0\n",
+        "mpquic_handshakes_total{result=\"dropped_at_max_attempt_lag\"} 0\n",
         "mpquic_http_requests_total{protocol=\"HTTP/3\",method=\"GET\",status=\"404\"} 1\n",
         "mpquic_paths{local=\"127.0.0.1\",state=\"active\"} ",
         "mpquic_path_rtt_seconds{local=\"127.0.0.1\",quantile=\"0.5\"} 0.",

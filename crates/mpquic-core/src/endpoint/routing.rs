@@ -291,7 +291,7 @@ impl Endpoint {
         }
         let demand = self.demand(now, &server.config);
         if demand == Demand::Patience {
-            self.stats.dropped_at_max_lag += 1;
+            self.stats.dropped_at_max_attempt_lag += 1;
             return Err(Silent::Dropped);
         }
         let peek = header::peek(&datagram.data, 0);

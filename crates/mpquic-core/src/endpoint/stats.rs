@@ -23,7 +23,7 @@ pub struct EndpointStats {
     pub dropped_at_max_half_open: u64,
     /// Connection attempts that got no answer because the driver lagged behind by
     /// [`max_attempt_lag`](crate::config::ServerOptions::max_attempt_lag).
-    pub dropped_at_max_lag: u64,
+    pub dropped_at_max_attempt_lag: u64,
     /// Connection attempts that got no answer: ignored or dropped by the application, or not
     /// decided on in time.
     pub ignored_handshakes: u64,

@@ -342,7 +342,7 @@ fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
     };
     test.endpoint.set_lag(test.options.max_attempt_lag);
     assert!(test.receive(initial(scid, &token)).is_none());
-    assert_eq!(test.endpoint.stats().dropped_at_max_lag, 1);
+    assert_eq!(test.endpoint.stats().dropped_at_max_attempt_lag, 1);
     test.endpoint.set_lag(Duration::ZERO);
     let proven = test.incoming(initial(scid, &token));
     assert!(proven.remote_address_validated());

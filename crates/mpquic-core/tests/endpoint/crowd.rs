@@ -378,7 +378,7 @@ fn a_server_that_lags_behind_lets_fewer_in() {
     // Not even clients with proven addresses.
     let reaction = crowd.arrive(honest.address, proven.clone());
     assert!(matches!(reaction, Reaction::Nothing), "{reaction:?}");
-    assert_eq!(crowd.server.stats().dropped_at_max_lag, 2);
+    assert_eq!(crowd.server.stats().dropped_at_max_attempt_lag, 2);
     crowd.server.set_lag(lags[3]);
     let incoming = crowd.arrive(honest.address, proven).attempt();
     assert!(incoming.remote_address_validated());
