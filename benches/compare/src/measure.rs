@@ -101,6 +101,8 @@ pub(crate) struct Sample {
     pub(crate) report: Report,
     /// CPU time of the server, seconds.
     pub(crate) server_cpu: f64,
+    /// How often a thread of the server went to sleep.
+    pub(crate) server_sleeps: u64,
     /// Growth of the server's memory, bytes.
     pub(crate) memory: u64,
 }
@@ -148,9 +150,10 @@ pub(crate) fn measure(
     if client.line()? != START {
         return Err("a client does not start".into());
     }
-    let before = server.cpu()?;
+    let (cpu, sleeps) = (server.cpu()?, server.sleeps()?);
     let report: Report = client.line()?.parse()?;
-    let server_cpu = server.cpu()? - before;
+    let server_cpu = server.cpu()? - cpu;
+    let server_sleeps = server.sleeps()?.saturating_sub(sleeps);
     if workload == Workload::Memory {
         thread::sleep(SETTLE);
     } else {
@@ -159,6 +162,7 @@ pub(crate) fn measure(
     Ok(Outcome::Sample(Sample {
         report,
         server_cpu,
+        server_sleeps,
         memory: server.memory()?.saturating_sub(memory),
     }))
 }
@@ -213,6 +217,24 @@ impl Process {
     fn cpu(&self) -> Result<f64> {
         let clock = clock_getcpuclockid(self.pid())?;
         Ok(Duration::from(clock_gettime(clock)?).as_secs_f64())
+    }
+
+    /// How often its threads, as far as they live, went to sleep so far.
+    fn sleeps(&self) -> Result<u64> {
+        let mut sum = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            // A thread may have ended since the list was read.
+            let Ok(status) = fs::read_to_string(thread?.path().join("status")) else {
+                continue;
+            };
+            let mut lines = status.lines();
+            let number = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            sum += number
+                .ok_or("no count of switches")?
+                .trim()
+                .parse::<u64>()?;
+        }
+        Ok(sum)
     }
 
     /// Resident memory, bytes.

@@ -93,7 +93,7 @@ pub(crate) struct Figure {
 /// The columns of a table, the main figure first.
 pub(crate) type Figures = [Figure];
 
-const BYTES: [Figure; 4] = [
+const BYTES: [Figure; 6] = [
     Figure {
         name: "Gbit/s",
         decimals: 2,
@@ -117,6 +117,18 @@ const BYTES: [Figure; 4] = [
         decimals: 2,
         of: |sample| sample.report.count as f64 * 8e-9 / sample.busier(),
         more: true,
+    },
+    Figure {
+        name: "server wake-ups/MB",
+        decimals: 1,
+        of: |sample| sample.server_sleeps as f64 * 1e6 / sample.report.count as f64,
+        more: false,
+    },
+    Figure {
+        name: "client wake-ups/MB",
+        decimals: 1,
+        of: |sample| sample.report.sleeps as f64 * 1e6 / sample.report.count as f64,
+        more: false,
     },
 ];
 

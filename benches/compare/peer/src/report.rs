@@ -21,6 +21,7 @@ pub const START: &str = "start";
 pub struct Meter {
     start: Instant,
     used: f64,
+    sleeps: u64,
 }
 
 impl Meter {
@@ -29,14 +30,21 @@ impl Meter {
         println!("{START}");
         Ok(Self {
             used: used()?,
+            sleeps: sleeps()?,
             start: Instant::now(),
         })
     }
 
     /// Ends the measurement of `count` units of work, and prints a line.
     pub fn stop(self, count: u64, remark: &str) -> Result<()> {
-        let time = self.start.elapsed();
-        stop(count, time, used()? - self.used, remark);
+        let report = Report {
+            count,
+            seconds: self.start.elapsed().as_secs_f64(),
+            cpu: used()? - self.used,
+            sleeps: sleeps()? - self.sleeps,
+            remark: remark.to_owned(),
+        };
+        println!("{report}");
         Ok(())
     }
 }
@@ -47,6 +55,7 @@ pub fn stop(count: u64, time: Duration, cpu: f64, remark: &str) {
         count,
         seconds: time.as_secs_f64(),
         cpu,
+        sleeps: 0,
         remark: remark.to_owned(),
     };
     println!("{report}");
@@ -61,6 +70,9 @@ pub struct Report {
     pub seconds: f64,
     /// CPU time of the measurement, seconds.
     pub cpu: f64,
+    /// How often a thread went to sleep to wait for work, and was woken; 0 if the program did not
+    /// count.
+    pub sleeps: u64,
     /// A remark for the table.
     pub remark: String,
 }
@@ -71,9 +83,10 @@ impl Display for Report {
             count,
             seconds,
             cpu,
+            sleeps,
             remark,
         } = self;
-        write!(f, "stop {count} {seconds} {cpu} {remark}")
+        write!(f, "stop {count} {seconds} {cpu} {sleeps} {remark}")
     }
 }
 
@@ -81,7 +94,7 @@ impl FromStr for Report {
     type Err = Failure;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut words = line.splitn(5, ' ');
+        let mut words = line.splitn(6, ' ');
         let mut word = || words.next().ok_or_else(|| format!("not a report: {line}"));
         if word()? != "stop" {
             return Err(format!("not a report: {line}").into());
@@ -90,6 +103,7 @@ impl FromStr for Report {
             count: word()?.parse()?,
             seconds: word()?.parse()?,
             cpu: word()?.parse()?,
+            sleeps: word()?.parse()?,
             remark: word()?.to_owned(),
         })
     }
@@ -99,6 +113,12 @@ impl FromStr for Report {
 fn used() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// How often a thread of this process went to sleep so far.
+fn sleeps() -> Result<u64> {
+    let count = getrusage(UsageWho::RUSAGE_SELF)?.voluntary_context_switches();
+    Ok(count.unsigned_abs())
 }
 
 fn seconds(time: TimeVal) -> f64 {
