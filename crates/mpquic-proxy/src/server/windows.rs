@@ -106,11 +106,15 @@ mod tests {
         );
         assert_eq!(windows.memory(), 3 * sizes.iter().sum::<u64>());
         assert!(windows.memory() <= memory);
-        let other = windows.grant(&b, 16 << 30).expect("another user has memory of its own");
+        let other = windows
+            .grant(&b, 16 << 30)
+            .expect("another user has memory of its own");
         assert_eq!(other.0, LARGEST);
         drop(many);
         assert_eq!(windows.memory(), 3 * LARGEST);
-        let again = windows.grant(&a, memory).expect("dropped windows give memory back");
+        let again = windows
+            .grant(&a, memory)
+            .expect("dropped windows give memory back");
         assert_eq!(again.0, sizes[0]);
     }
 
