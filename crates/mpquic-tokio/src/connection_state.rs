@@ -1,10 +1,11 @@
 //! [`ConnectionState`]: the state of one connection, and the consequences of each change.
 //!
-//! Received datagrams, calls of the application and the connection's timer change a connection. Each change runs the
-//! connection to completion under one lock: passes events to the endpoint and to the application, sends due packets, and
-//! sets the timer.
+//! Received datagrams, calls of the application and the connection's timer change a connection.
+//! Each change runs the connection to completion under one lock: passes events to the endpoint and
+//! to the application, sends due packets, and sets the timer.
 //!
-//! A panic of this code ends one connection and spares the others: see [`LockedConnection::contain`].
+//! A panic of this code ends one connection and spares the others: see
+//! [`LockedConnection::contain`].
 
 use std::any::Any;
 use std::mem;
@@ -42,14 +43,15 @@ use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::runtime;
 use crate::sending::{Next, Sending};
 
-/// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait for the connection's
-/// task, which sends several small writes together. The limit keeps a peer from waiting until every one of many tasks
-/// has written.
+/// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait
+/// for the connection's task, which sends several small writes together. The limit keeps a peer
+/// from waiting until every one of many tasks has written.
 const SEND_AT_ONCE: usize = 16 << 10;
 /// The limit like [`SEND_AT_ONCE`] for bytes in DATAGRAMs: the size of the longest train.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
-/// Longest time for which a client holds its first flight back, so that 0-RTT data shares the flight's datagrams. The
-/// flight leaves earlier if the application writes [`SEND_AT_ONCE`] bytes or waits for the peer.
+/// Longest time for which a client holds its first flight back, so that 0-RTT data shares the
+/// flight's datagrams. The flight leaves earlier if the application writes [`SEND_AT_ONCE`] bytes
+/// or waits for the peer.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
 /// The state of an endpoint with its connections.
 pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
@@ -74,14 +76,16 @@ pub(crate) enum Arrival {
     Reset,
 }
 
-/// The data behind the lock: the core's connection, the state of sending, the wakers of tasks, the paths and the timer.
+/// The data behind the lock: the core's connection, the state of sending, the wakers of tasks, the
+/// paths and the timer.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
-    /// Set if the core must not run any more: code panicked while the connection ran, or the peer is unreachable.
+    /// Set if the core must not run any more: code panicked while the connection ran, or the peer
+    /// is unreachable.
     pub(crate) broken: bool,
     pub(crate) closed_ports: ClosedPorts,
     /// Set once the handshake is complete.
@@ -110,8 +114,8 @@ pub(crate) struct Engine {
     task_woken: bool,
     /// The connection's task lets other tasks run once before its own turn.
     yields: bool,
-    /// The time before which no packet leaves, so that the application's first data shares datagrams with the first
-    /// flight.
+    /// The time before which no packet leaves, so that the application's first data shares
+    /// datagrams with the first flight.
     held_until: Option<Instant>,
     /// Bytes that the application has written after the latest sending.
     written: usize,
@@ -119,8 +123,8 @@ pub(crate) struct Engine {
     wakers: SmallVec<[Waker; 2]>,
 }
 
-/// The connection's timer. A later deadline leaves the timer alone: the timer expires early once and then takes the new
-/// deadline. An early expiry is cheaper than a reset for each packet.
+/// The connection's timer. A later deadline leaves the timer alone: the timer expires early once
+/// and then takes the new deadline. An early expiry is cheaper than a reset for each packet.
 struct Timer {
     sleep: Pin<Box<dyn runtime::Timer>>,
     armed: Option<Instant>,
@@ -185,7 +189,8 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for the tasks that run the connection. Hold the lock briefly, and never across an `await`.
+    /// Exclusive access for the tasks that run the connection. Hold the lock briefly, and never
+    /// across an `await`.
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         LockedConnection {
@@ -196,16 +201,17 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for a call of the application. If the call leaves control frames of streams for the peer, the
-    /// connection's task runs soon.
+    /// Exclusive access for a call of the application. If the call leaves control frames of streams
+    /// for the peer, the connection's task runs soon.
     pub(crate) fn lock_for_call(&self) -> LockedConnection<'_> {
         let mut locked = self.lock();
         locked.is_call = true;
         locked
     }
 
-    /// Calls `attempt` now and after each notification of `notify`, until `attempt` has a result. If the first attempt
-    /// has none, the application waits for the peer, and a held first flight leaves.
+    /// Calls `attempt` now and after each notification of `notify`, until `attempt` has a result.
+    /// If the first attempt has none, the application waits for the peer, and a held first flight
+    /// leaves.
     pub(crate) async fn until<T>(
         &self,
         notify: &Notify,
@@ -221,7 +227,8 @@ impl ConnectionState {
         self.again(notify, attempt).await
     }
 
-    /// Like [`Self::until`], but keeps a held first flight back: callers may still write before the handshake ends.
+    /// Like [`Self::until`], but keeps a held first flight back: callers may still write before the
+    /// handshake ends.
     pub(crate) async fn until_told<T>(
         &self,
         notify: &Notify,
@@ -239,7 +246,8 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         loop {
-            // Is made before the attempt, so that no notification between the attempt and the wait is lost.
+            // Is made before the attempt, so that no notification between the attempt and the wait
+            // is lost.
             let notified = notify.notified();
             if let Some(result) = attempt(&mut self.lock_for_call()) {
                 return result;
@@ -262,7 +270,8 @@ impl ConnectionState {
         }
     }
 
-    /// Ends a client's connection to a silent server, with the error that the handshake took too long.
+    /// Ends a client's connection to a silent server, with the error that the handshake took too
+    /// long.
     pub(crate) fn give_up(&self) {
         let mut engine = self.lock();
         if engine.error.is_none() {
@@ -341,8 +350,8 @@ impl LockedConnection<'_> {
         self.connection.endpoint.now()
     }
 
-    /// Runs a new client connection for the first time. A first flight with an offer of 0-RTT leaves after the
-    /// application's turn: see [`Self::on_waits`].
+    /// Runs a new client connection for the first time. A first flight with an offer of 0-RTT
+    /// leaves after the application's turn: see [`Self::on_waits`].
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.core.zero_rtt() == ZeroRtt::Offered {
             self.held_until = Some(now + FIRST_FLIGHT_WAITS);
@@ -357,8 +366,9 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// The application waits for the end of the handshake. A held first flight leaves if the application has written
-    /// data. Without data the flight stays held, because some applications wait before their first write.
+    /// The application waits for the end of the handshake. A held first flight leaves if the
+    /// application has written data. Without data the flight stays held, because some applications
+    /// wait before their first write.
     pub(crate) fn on_waits_for_handshake(&mut self) {
         if self.written > 0 {
             self.on_waits();
@@ -395,16 +405,16 @@ impl LockedConnection<'_> {
         answers.unwrap_or(false)
     }
 
-    /// Sends due packets after received datagrams, unless the application runs first: the datagrams completed the
-    /// handshake, and the application may have data for the same packets.
+    /// Sends due packets after received datagrams, unless the application runs first: the datagrams
+    /// completed the handshake, and the application may have data for the same packets.
     pub(crate) fn answer(&mut self, now: Instant) {
         if !self.yields {
             self.contain(|engine| engine.flush(now));
         }
     }
 
-    /// Runs code of the core that may panic. A panic ends this connection and spares the others; a broken connection
-    /// returns `None`.
+    /// Runs code of the core that may panic. A panic ends this connection and spares the others; a
+    /// broken connection returns `None`.
     pub(crate) fn contain<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.broken {
             return None;
@@ -420,8 +430,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// Ends the connection without a packet to the peer: after a panic half-way, the core might repeat a packet number.
-    /// The peer's next packet gets a stateless reset.
+    /// Ends the connection without a packet to the peer: after a panic half-way, the core might
+    /// repeat a packet number. The peer's next packet gets a stateless reset.
     #[cold]
     fn on_panic(&mut self, message: &str) {
         let connection = self.connection;
@@ -452,9 +462,9 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the handshake: then the
-    /// application runs before the next packet leaves, so that its first data shares datagrams with the end of the
-    /// handshake.
+    /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the
+    /// handshake: then the application runs before the next packet leaves, so that its first data
+    /// shares datagrams with the end of the handshake.
     fn received(&mut self, now: Instant) -> bool {
         let was_connected = self.connected;
         self.prepare(now);
@@ -467,12 +477,14 @@ impl LockedConnection<'_> {
         !completed
     }
 
-    /// The application wrote `bytes` to a stream: sends at once if the written bytes fill datagrams, or soon otherwise.
+    /// The application wrote `bytes` to a stream: sends at once if the written bytes fill
+    /// datagrams, or soon otherwise.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.send_from(SEND_AT_ONCE, bytes);
     }
 
-    /// The application wrote a DATAGRAM of `bytes`: sends at once if the written bytes fill a train, or soon otherwise.
+    /// The application wrote a DATAGRAM of `bytes`: sends at once if the written bytes fill a
+    /// train, or soon otherwise.
     pub(crate) fn wrote_datagram(&mut self, bytes: usize) {
         self.send_from(SEND_DATAGRAMS_AT_ONCE, bytes);
     }
@@ -487,7 +499,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// A turn of the connection's task. Runs the connection if `is_due`, after an expired timer, or for a woken task.
+    /// A turn of the connection's task. Runs the connection if `is_due`, after an expired timer, or
+    /// for a woken task.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let turn = self.contain(|engine| engine.turn(cx, is_due));
         turn.unwrap_or(Turn::End)
@@ -560,7 +573,8 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
-    /// Tells the recorder of metrics about changed counters, with `samples` also about the present state of paths.
+    /// Tells the recorder of metrics about changed counters, with `samples` also about the present
+    /// state of paths.
     #[cfg(feature = "metrics")]
     pub(crate) fn tell_metrics(&mut self, samples: bool) {
         self.told.tell(&self.core, samples);
@@ -571,7 +585,8 @@ impl Engine {
         self.listeners.subscribe()
     }
 
-    /// Makes the connection's task run soon if streams have control frames for the peer: credit, resets, stops.
+    /// Makes the connection's task run soon if streams have control frames for the peer: credit,
+    /// resets, stops.
     fn wake_for_control(&mut self) {
         if self.core.streams().wants_control() {
             self.wake_task();
@@ -651,8 +666,8 @@ impl Engine {
         self.manage_paths(now);
     }
 
-    /// Moves paths off the sockets that the endpoint has given up, as far as possible, and gives the path manager its
-    /// turn.
+    /// Moves paths off the sockets that the endpoint has given up, as far as possible, and gives
+    /// the path manager its turn.
     pub(crate) fn manage_paths(&mut self, now: Instant) {
         let managed = self.paths.as_mut().map(|paths| &mut paths.managed);
         if !self.departures.is_empty() {
@@ -714,7 +729,8 @@ impl Engine {
         notifications.connection.notify_waiters();
     }
 
-    /// Stores the reason of the connection's end, and wakes every task that waits for the connection.
+    /// Stores the reason of the connection's end, and wakes every task that waits for the
+    /// connection.
     pub(crate) fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
         if self.error.is_some() {
             return;
@@ -739,7 +755,8 @@ impl Engine {
         }
     }
 
-    /// The error of a broken connection, whose core must not run any more; `None` for other connections.
+    /// The error of a broken connection, whose core must not run any more; `None` for other
+    /// connections.
     pub(crate) fn broken(&self) -> Option<ConnectionError> {
         let error = || self.error.clone().unwrap_or(ConnectionError::Panicked);
         self.broken.then(error)

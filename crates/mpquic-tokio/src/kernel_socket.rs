@@ -79,8 +79,8 @@ impl KernelSocket {
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "there are none"))]
     pub(crate) fn take_errors(&self, mut take: impl FnMut(Unreachable)) {
         #[cfg(target_os = "linux")]
-        // `WouldBlock` tells tokio that the queue is empty, and `readable` waits for the next error.
-        // With errors left, `readable` returns at once.
+        // `WouldBlock` tells tokio that the queue is empty, and `readable` waits for the next
+        // error. With errors left, `readable` returns at once.
         let _ = self.io.try_io(Interest::ERROR, || {
             for _ in 0..MAX_ERRORS {
                 match error_queue::next(&self.io) {
@@ -99,8 +99,8 @@ impl KernelSocket {
     }
 
     /// Fills buffers with received datagrams and returns the number of filled buffers. If a buffer
-    /// stays empty on Linux, no datagram is left, and [`Self::readable`] waits for the next datagram,
-    /// without another call to the kernel.
+    /// stays empty on Linux, no datagram is left, and [`Self::readable`] waits for the next
+    /// datagram, without another call to the kernel.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -111,8 +111,8 @@ impl KernelSocket {
         let received = self.io.try_io(Interest::READABLE, || {
             let count = self.state.recv((&self.io).into(), buffers, meta)?;
             if DRAINS && count < lanes {
-                // `WouldBlock` tells tokio that the socket is empty, unless a datagram arrived after
-                // the call began.
+                // `WouldBlock` tells tokio that the socket is empty, unless a datagram arrived
+                // after the call began.
                 last = Some(count);
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -142,8 +142,8 @@ impl KernelSocket {
 }
 
 /// Sends without asking tokio first, because tokio does not know yet that a new socket is writable.
-/// If the call would block, it is repeated through tokio (`if_writable`), so that `writable` waits for
-/// room. The repetition also notices room that appeared after the first call.
+/// If the call would block, it is repeated through tokio (`if_writable`), so that `writable` waits
+/// for room. The repetition also notices room that appeared after the first call.
 pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
     send: S,
     if_writable: impl FnOnce(&S) -> io::Result<()>,
@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
     }
 
-    /// After a call that leaves buffers empty, the socket waits for the next datagram, and misses no
-    /// datagram.
+    /// After a call that leaves buffers empty, the socket waits for the next datagram, and misses
+    /// no datagram.
     #[tokio::test]
     async fn a_call_that_leaves_buffers_empty_has_emptied_the_socket() {
         let receiver = socket("127.0.0.1:0");

@@ -124,8 +124,8 @@ impl Bbr {
         }
     }
 
-    /// Ends startup once the pipe is full, and the drain phase once the queue is empty, after at most
-    /// [`DRAIN_ROUNDS`].
+    /// Ends startup once the pipe is full, and the drain phase once the queue is empty, after at
+    /// most [`DRAIN_ROUNDS`].
     fn check_startup_and_drain(&mut self, sample: &Sample) {
         if self.phase == Phase::Startup && self.full_pipe.was_full {
             self.phase = Phase::Drain;

@@ -52,7 +52,8 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // One link marks packets, and the application has little data for the other link for a while.
+        // One link marks packets, and the application has little data for the other link for a
+        // while.
         links: &[(15.0, 30, 2.0), (15.0, 30, 2.0)],
         in_one_queue: 1,
         rival: None,
@@ -182,7 +183,8 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Two paths share a bottleneck with a loss-based rival. One path has little data for a while.
+        // Two paths share a bottleneck with a loss-based rival. One path has little data for a
+        // while.
         links: &[(12.0, 50, 0.5), (12.0, 50, 0.5)],
         in_one_queue: 2,
         rival: Some(NEW_RENO),

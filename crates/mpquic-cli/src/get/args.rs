@@ -44,8 +44,8 @@ pub(crate) struct Get {
     /// Fail, and keep no file, unless the file has this SHA-256
     #[arg(long, value_name = "HEX")]
     pub(crate) sha256: Option<Sum>,
-    /// Send this header field with each request, in place of a default field of this name; repeat for
-    /// several
+    /// Send this header field with each request, in place of a default field of this name; repeat
+    /// for several
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = parse_field)]
     pub(crate) header: Vec<(HeaderName, HeaderValue)>,
     #[command(flatten)]
@@ -71,12 +71,12 @@ pub(crate) struct Get {
     /// files with the server's length and time are skipped
     #[arg(short, long, conflicts_with_all = ["sha256", "method", "reconnect", "remote_name"])]
     pub(crate) recursive: bool,
-    /// With --recursive, replace local files. Without this option, local files are kept and reported;
-    /// --continue replaces files that differ in length or time
+    /// With --recursive, replace local files. Without this option, local files are kept and
+    /// reported; --continue replaces files that differ in length or time
     #[arg(long, requires = "recursive")]
     pub(crate) overwrite: bool,
-    /// With --recursive, also fetch files and directories whose names begin with a dot. Without this
-    /// option, they are skipped and reported
+    /// With --recursive, also fetch files and directories whose names begin with a dot. Without
+    /// this option, they are skipped and reported
     #[arg(long, requires = "recursive")]
     pub(crate) dot_files: bool,
     /// With --recursive, give files and directories the permissions that the server names, without

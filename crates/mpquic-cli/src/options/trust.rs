@@ -544,8 +544,8 @@ mod tests {
         params.self_signed(&key).unwrap()
     }
 
-    /// A server whose own certificate is in the file of `--ca` is trusted for the names and the time
-    /// of the certificate, also if an authority issued the certificate.
+    /// A server whose own certificate is in the file of `--ca` is trusted for the names and the
+    /// time of the certificate, also if an authority issued the certificate.
     #[test]
     fn certificate_in_the_file_of_issuers_is_trusted_for_its_names_and_time() {
         let directory = tempfile::tempdir().unwrap();

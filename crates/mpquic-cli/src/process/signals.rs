@@ -39,8 +39,8 @@ impl Signals {
     }
 }
 
-/// Handles SIGXFSZ, which otherwise ends the process when a file grows beyond the limit of file sizes
-/// (`ulimit -f`). The writer of the file then gets an error. Must run in a Tokio runtime.
+/// Handles SIGXFSZ, which otherwise ends the process when a file grows beyond the limit of file
+/// sizes (`ulimit -f`). The writer of the file then gets an error. Must run in a Tokio runtime.
 pub(crate) fn survive_large_files() {
     #[cfg(unix)]
     {

@@ -36,9 +36,9 @@ impl Pacer {
     /// in bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate). With
     /// `Some(burst)`, the rate is for the next `burst` bytes only, and the bucket holds no more.
     ///
-    /// A train has at most the bytes of [`BATCH_TIME`], or [`MIN_BURST`] datagrams if these have more
-    /// bytes. Further trains may follow at once. The kernel's token buckets hold some 15 kB by default
-    /// and cut a longer train into datagrams, each of which wakes the receiver.
+    /// A train has at most the bytes of [`BATCH_TIME`], or [`MIN_BURST`] datagrams if these have
+    /// more bytes. Further trains may follow at once. The kernel's token buckets hold some 15 kB by
+    /// default and cut a longer train into datagrams, each of which wakes the receiver.
     pub(crate) fn available(
         &mut self,
         now: Instant,
@@ -101,8 +101,8 @@ mod tests {
 
     const MTU: u16 = 1000;
 
-    /// Sends at each allowed time for `seconds`, with timers late by `lateness`. Returns the sent bytes
-    /// and the number of waits.
+    /// Sends at each allowed time for `seconds`, with timers late by `lateness`. Returns the sent
+    /// bytes and the number of waits.
     fn run(rate: u64, seconds: u64, lateness: Duration) -> (u64, u32) {
         let start = start();
         let mut pacer = Pacer::new(start);

@@ -73,9 +73,10 @@ impl Recovery {
         base + longer + max_ack_delay
     }
 
-    /// The next timeout of the path's spaces: the earliest loss timer, or the earliest probe timeout
-    /// if no space has a loss timer (RFC 9002 A.8). Without ack-eliciting packets in flight, only a
-    /// client has a timeout, because the anti-amplification limit may stop its server.
+    /// The next timeout of the path's spaces: the earliest loss timer, or the earliest probe
+    /// timeout if no space has a loss timer (RFC 9002 A.8). Without ack-eliciting packets in
+    /// flight, only a client has a timeout, because the anti-amplification limit may stop its
+    /// server.
     pub(crate) fn next_timeout<'a, I>(
         &self,
         spaces: I,

@@ -14,8 +14,8 @@ use crate::config::TransportConfig;
 use crate::ids::PathId;
 use crate::space::SentPacket;
 
-/// However low the controller's rate is, two datagrams may leave in this time, or in a round trip if
-/// the round trip is longer.
+/// However low the controller's rate is, two datagrams may leave in this time, or in a round trip
+/// if the round trip is longer.
 const SLOWEST_PACE: Duration = Duration::from_millis(100);
 
 /// Recovery state of one path. The state of path 0 also serves the Initial and Handshake spaces.
@@ -64,10 +64,10 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// True if an RTT sample may include the time for which the peer kept the packet. The peer keeps
-    /// a packet for at most one round trip of the handshake's path, and the packet's own path has a
-    /// shorter round trip. A sample of two handshake round trips or more is therefore of a packet
-    /// that was not kept.
+    /// True if an RTT sample may include the time for which the peer kept the packet. The peer
+    /// keeps a packet for at most one round trip of the handshake's path, and the packet's own path
+    /// has a shorter round trip. A sample of two handshake round trips or more is therefore of a
+    /// packet that was not kept.
     pub(super) fn spoils(&self, sample: Duration, sent: Instant) -> bool {
         sample < 2 * self.round_trip && self.until.is_none_or(|until| sent < until)
     }
@@ -98,8 +98,8 @@ impl Recovery {
         }
     }
 
-    /// From now on, the peer may keep packets until the end of the handshake reaches the peer, over a
-    /// path with this round-trip time.
+    /// From now on, the peer may keep packets until the end of the handshake reaches the peer, over
+    /// a path with this round-trip time.
     pub(crate) fn await_handshake(&mut self, round_trip: Duration) {
         self.kept = Some(Kept {
             round_trip,
@@ -124,15 +124,15 @@ impl Recovery {
         self.pto_count
     }
 
-    /// True from the second probe timeout in a row until a packet is acknowledged that left after the
-    /// first of these timeouts. An acknowledgement of earlier packets shows neither a working path
-    /// nor the length of a round trip, because an earlier acknowledgement may have been lost.
+    /// True from the second probe timeout in a row until a packet is acknowledged that left after
+    /// the first of these timeouts. An acknowledgement of earlier packets shows neither a working
+    /// path nor the length of a round trip, because an earlier acknowledgement may have been lost.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_since.is_some()
     }
 
-    /// Share of lost packets among the last 1000 packets that were acknowledged or lost: (lost + 1/2)
-    /// / (packets + 1).
+    /// Share of lost packets among the last 1000 packets that were acknowledged or lost: (lost +
+    /// 1/2) / (packets + 1).
     pub(crate) fn loss_rate(&self) -> f64 {
         self.loss_rate.share()
     }
@@ -201,8 +201,8 @@ impl Recovery {
         space.sent.insert(packet_number, packet);
     }
 
-    /// The next reported acknowledgement came on the path `path`; `is_own` is true if the acknowledged
-    /// packets left on this path.
+    /// The next reported acknowledgement came on the path `path`; `is_own` is true if the
+    /// acknowledged packets left on this path.
     pub(crate) fn on_ack_path(&mut self, path: PathId, is_own: bool) {
         self.ack_path.on_ack(path, is_own, self.rtt.smoothed());
     }
@@ -213,8 +213,8 @@ impl Recovery {
     }
 
     /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
-    /// Retry arrived or the path is gone. The packets are appended to `drained` and count neither as
-    /// acknowledged nor as lost. The space remains usable (RFC 9002 A.11).
+    /// Retry arrived or the path is gone. The packets are appended to `drained` and count neither
+    /// as acknowledged nor as lost. The space remains usable (RFC 9002 A.11).
     pub(crate) fn discard_space(
         &mut self,
         space: &mut PacketNumberSpace,

@@ -1,5 +1,5 @@
-//! [`Windows`]: the flow control windows of clients' connections, and the account of the memory that
-//! full windows would take.
+//! [`Windows`]: the flow control windows of clients' connections, and the account of the memory
+//! that full windows would take.
 //!
 //! A target that does not read fills the receive window of the connection, and a client that does
 //! not acknowledge fills the send window. The proxy cannot take credit back from a peer, so the
@@ -13,9 +13,9 @@ use mpquic_tokio::{Connection, VarInt};
 use crate::shares::{Holding, Pool, Rules, Taker};
 use crate::transport::FIRST_WINDOW;
 
-/// Memory for each byte of window size, bytes. Two are for the receive window, because received data
-/// keeps its whole datagrams, which take up to twice the size of the data. The third is for sent
-/// data that waits for acknowledgements.
+/// Memory for each byte of window size, bytes. Two are for the receive window, because received
+/// data keeps its whole datagrams, which take up to twice the size of the data. The third is for
+/// sent data that waits for acknowledgements.
 const MEMORY: u64 = 3;
 /// A connection gets this fraction of its user's free memory, and leaves the rest to the user's
 /// further connections.
@@ -30,7 +30,8 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Windows(Pool);
 
-/// The memory of one connection's windows in the account. The drop gives the memory back to the user.
+/// The memory of one connection's windows in the account. The drop gives the memory back to the
+/// user.
 #[derive(Debug, Default)]
 pub(super) struct Windowed(Mutex<Option<Holding>>);
 

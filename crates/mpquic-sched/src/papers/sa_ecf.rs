@@ -9,9 +9,9 @@ use crate::papers::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
 /// Weighted round robin over the streams. For the stream whose turn it is, earliest completion
-/// first (ECF) compares two ways to send the stream's unsent bytes: now on the slower path, or later
-/// on the faster path. A stream that completes earlier by waiting is passed over. If all streams
-/// complete earlier by waiting, no data is sent.
+/// first (ECF) compares two ways to send the stream's unsent bytes: now on the slower path, or
+/// later on the faster path. A stream that completes earlier by waiting is passed over. If all
+/// streams complete earlier by waiting, no data is sent.
 ///
 /// Source: Rabitsch, Hurtig and Brunstrom, "A Stream-Aware Multipath QUIC Scheduler for
 /// Heterogeneous Paths", EPIQ 2018. Inputs: those of ECF, priorities and unsent bytes of the

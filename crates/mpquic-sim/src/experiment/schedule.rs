@@ -119,8 +119,8 @@ impl<'a> Work<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next run: the index of its experiment, and its own index. Waits while runs under way
-    /// may begin another part of their experiment. `None` once no run is left.
+    /// Takes the next run: the index of its experiment, and its own index. Waits while runs under
+    /// way may begin another part of their experiment. `None` once no run is left.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {
