@@ -399,7 +399,8 @@ pub struct ConnectionStats {
     pub bytes_received: u64,
     /// Packets that could not be opened or were malformed.
     pub packets_dropped: u64,
-    /// Stream bytes sent again on another path before they were lost.
+    /// Bytes of packets in flight whose content is sent again on other paths, because the path of
+    /// the packets fell silent or closed.
     pub bytes_reinjected: u64,
     /// Bytes of datagrams that repeated what is under way, because the scheduler
     /// ([`Decision::Duplicate`](crate::sched::Decision::Duplicate) and

@@ -1,4 +1,4 @@
-//! The qlog form of values that many events have.
+//! The qlog form of values that occur in many events.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -7,10 +7,10 @@ use mpquic_core::qlog::PacketType;
 use mpquic_core::{Dir, TransportErrorCode};
 use serde_json::{Map, Value, json};
 
-/// The members of an object.
+/// The members of a JSON object.
 pub(crate) type Members = Map<String, Value>;
 
-/// The qlog form of a version: its number.
+/// The qlog form of a QUIC version: its number in hexadecimal.
 pub(crate) fn version(number: u32) -> String {
     format!("{number:08x}")
 }
@@ -20,6 +20,7 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }
 
+/// The bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -28,6 +29,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The qlog name of a packet type.
 pub(crate) fn packet_type(packet_type: PacketType) -> &'static str {
     match packet_type {
         PacketType::Initial => "initial",
@@ -37,6 +39,7 @@ pub(crate) fn packet_type(packet_type: PacketType) -> &'static str {
     }
 }
 
+/// The qlog name of a stream's direction.
 pub(crate) fn stream_type(dir: Dir) -> &'static str {
     match dir {
         Dir::Bi => "bidirectional",
@@ -44,7 +47,7 @@ pub(crate) fn stream_type(dir: Dir) -> &'static str {
     }
 }
 
-/// The name of a transport error, or `None` if it has none.
+/// The qlog name of a transport error; `None` for a code without a name.
 pub(crate) fn transport_error(code: TransportErrorCode) -> Option<String> {
     match code.to_u64() {
         value @ 0x100..=0x1ff => Some(format!("crypto_error_{value:#x}")),
@@ -56,7 +59,7 @@ pub(crate) fn transport_error(code: TransportErrorCode) -> Option<String> {
     }
 }
 
-/// The address as TupleEndpointInfo.
+/// The address as the qlog type TupleEndpointInfo.
 pub(crate) fn endpoint(address: SocketAddr) -> Value {
     let (ip, port) = (address.ip().to_string(), address.port());
     if address.is_ipv4() {
@@ -66,7 +69,8 @@ pub(crate) fn endpoint(address: SocketAddr) -> Value {
     }
 }
 
-/// The time in the format of RFC 3339, in UTC, with a resolution of 1 ms.
+/// The time in the format of RFC 3339, in UTC, with a resolution of 1 ms. Times before 1970 become
+/// the start of 1970.
 pub(crate) fn date_time(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -78,7 +82,7 @@ pub(crate) fn date_time(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
 }
 
-/// Year, month and day of a number of days after the start of 1970.
+/// Year, month and day of the date that is `days` days after 1 January 1970.
 fn date(mut days: u64) -> (u64, usize, u64) {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        let at = |seconds| date_time(SystemTime::UNIX_EPOCH + Duration::from_millis(seconds));
+        let at = |millis| date_time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
         assert_eq!(at(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(951_827_696_789), "2000-02-29T12:34:56.789Z");
         assert_eq!(at(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_names_of_the_schema() {
+    fn transport_errors_have_the_names_of_the_schema() {
         let name = |code| transport_error(TransportErrorCode::from_u64(code));
         assert_eq!(name(0xa).unwrap(), "protocol_violation");
         assert_eq!(name(0x3e77).unwrap(), "no_cid_available_for_path");

@@ -1,4 +1,4 @@
-//! [`Traffic`]: cross traffic, packets that belong to no connection and use up links.
+//! [`Traffic`]: cross traffic. Its packets belong to no connection, and take capacity of links.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use mpquic_core::EcnCodepoint;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-/// The times of packets of cross traffic.
+/// The intervals between packets of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal intervals.
+    /// Equal intervals.
     Constant,
-    /// At random: intervals are exponentially distributed.
+    /// Random intervals with an exponential distribution.
     Poisson,
 }
 
@@ -22,22 +22,24 @@ pub struct Traffic {
     pub rate: f64,
     /// Size of each IP packet, bytes; at least 28.
     pub packet_bytes: usize,
-    /// When packets are sent.
+    /// The intervals between packets.
     pub arrivals: Arrivals,
     /// The ECN codepoint of the packets; [`EcnCodepoint::Ect1`] for senders that keep queues short
     /// (L4S).
     pub ecn: Option<EcnCodepoint>,
-    /// When the traffic starts.
+    /// When the traffic starts; the first packet leaves one interval later.
     pub from: Instant,
-    /// When the traffic ends; `None` for never.
+    /// When the traffic ends: no packet leaves at this time or later. `None` for never.
     pub to: Option<Instant>,
 }
 
-/// Cross traffic that is being sent.
+/// The sender of cross traffic.
 pub(crate) struct Source {
     traffic: Traffic,
+    /// Index of the route of the packets.
     pub(crate) route: usize,
     random: Xoshiro256PlusPlus,
+    /// When the next packet leaves; `None` after the end.
     next: Option<Instant>,
 }
 
@@ -53,12 +55,12 @@ impl Source {
         source
     }
 
-    /// When the next packet leaves.
+    /// When the next packet leaves; `None` after the end of the traffic.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Sends a packet. Returns its size in IP bytes and its ECN codepoint.
+    /// Sends a packet. Returns the size of the IP packet in bytes, and its ECN codepoint.
     pub(crate) fn send(&mut self, now: Instant) -> (usize, Option<EcnCodepoint>) {
         self.schedule(now);
         (self.traffic.packet_bytes, self.traffic.ecn)
@@ -92,7 +94,7 @@ mod tests {
         (Source::new(traffic, 3, 1), start)
     }
 
-    /// The times at which a source sends, ms.
+    /// The times of the first `most` packets of a source, in ms from the start.
     fn times((mut source, start): (Source, Instant), most: usize) -> Vec<f64> {
         let mut times = Vec::new();
         while let Some(next) = source.next().filter(|_| times.len() < most) {
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_from_one_interval_after_the_start_until_the_end() {
+    fn constant_packets_leave_from_one_interval_after_the_start_until_the_end() {
         let (source, _) = source(Arrivals::Constant, None);
         assert_eq!(source.route, 3);
         assert_eq!(
@@ -124,7 +126,7 @@ mod tests {
         );
         let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
         let long = gaps.filter(|gap| *gap > 2.0).count() as f64 / 20_000.0;
-        // e to the power of -2.
+        // The share of intervals above twice the mean is e to the power of -2.
         assert!((long - 0.135).abs() < 0.01, "{long}");
     }
 }

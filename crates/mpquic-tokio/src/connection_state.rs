@@ -1,10 +1,11 @@
 //! [`ConnectionState`]: the state of one connection, and the consequences of each change.
 //!
-//! The task that reads a datagram, an application's call, and the connection's timer change a
-//! connection. Each of the three runs the connection to completion under one lock: passes events to
-//! the endpoint and to the application, sends due packets, and sets the timer.
+//! Received datagrams, calls of the application and the connection's timer change a connection.
+//! Each change runs the connection to completion under one lock: passes events to the endpoint and
+//! to the application, sends due packets, and sets the timer.
 //!
-//! A panic meanwhile ends this connection and spares the others: see [`LockedConnection::contain`].
+//! A panic of this code ends one connection and spares the others: see
+//! [`LockedConnection::contain`].
 
 use std::any::Any;
 use std::mem;
@@ -46,10 +47,11 @@ use crate::sending::{Next, Sending};
 /// for the connection's task, which sends several small writes together. The limit keeps a peer
 /// from waiting until every one of many tasks has written.
 const SEND_AT_ONCE: usize = 16 << 10;
-/// The same limit for DATAGRAMs: the size of the longest train.
+/// The limit like [`SEND_AT_ONCE`] for bytes in DATAGRAMs: the size of the longest train.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
-/// How long the first flight of a client waits for 0-RTT data to share its datagrams, if the
-/// application neither writes much nor waits for the peer.
+/// Longest time for which a client holds its first flight back, so that 0-RTT data shares the
+/// flight's datagrams. The flight leaves earlier if the application writes [`SEND_AT_ONCE`] bytes
+/// or waits for the peer.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
 /// The state of an endpoint with its connections.
 pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
@@ -59,15 +61,16 @@ pub(crate) struct ConnectionState {
     pub(crate) handle: ConnectionHandle,
     pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) notifications: Notifications,
+    /// When the connection was made.
     pub(crate) began: Instant,
     /// The span of log messages from running the connection.
     span: Span,
     engine: Mutex<Engine>,
 }
 
-/// The arrival of a datagram or a reset at a socket, for a connection.
+/// A datagram or a reset that arrived at a socket for a connection.
 pub(crate) enum Arrival {
-    /// A datagram, and the memory that holds the datagram.
+    /// A datagram, and the slab of memory that holds the datagram.
     Datagram(Datagram, SlabId),
     /// A stateless reset.
     Reset,
@@ -87,7 +90,9 @@ pub(crate) struct Engine {
     pub(crate) closed_ports: ClosedPorts,
     /// Set once the handshake is complete.
     pub(crate) connected: bool,
+    /// Tasks that wait for data of a stream.
     pub(crate) readers: FxHashMap<StreamId, Waker>,
+    /// Tasks that wait until a stream takes more data.
     pub(crate) writers: FxHashMap<StreamId, Waker>,
     /// Tasks that wait until a stream is stopped or wholly acknowledged.
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
@@ -205,6 +210,8 @@ impl ConnectionState {
     }
 
     /// Calls `attempt` now and after each notification of `notify`, until `attempt` has a result.
+    /// If the first attempt has none, the application waits for the peer, and a held first flight
+    /// leaves.
     pub(crate) async fn until<T>(
         &self,
         notify: &Notify,
@@ -220,7 +227,7 @@ impl ConnectionState {
         self.again(notify, attempt).await
     }
 
-    /// Like `until`, but keeps a held first flight back: callers may still write before the
+    /// Like [`Self::until`], but keeps a held first flight back: callers may still write before the
     /// handshake ends.
     pub(crate) async fn until_told<T>(
         &self,
@@ -239,8 +246,8 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         loop {
-            // Comes before the attempt, so that no notification between the attempt and the wait is
-            // lost.
+            // Is made before the attempt, so that no notification between the attempt and the wait
+            // is lost.
             let notified = notify.notified();
             if let Some(result) = attempt(&mut self.lock_for_call()) {
                 return result;
@@ -263,18 +270,18 @@ impl ConnectionState {
         }
     }
 
-    /// Gives up a client's connection with a silent server: for the application the handshake took
-    /// too long.
+    /// Ends a client's connection to a silent server, with the error that the handshake took too
+    /// long.
     pub(crate) fn give_up(&self) {
         let mut engine = self.lock();
         if engine.error.is_none() {
             engine.broken = true;
             engine.end(&self.notifications, ConnectionError::HandshakeTimedOut);
-            engine.wake_task(); // It ends.
+            engine.wake_task(); // The task ends.
         }
     }
 
-    /// Has the peer change to new connection IDs.
+    /// Gives the peer new connection IDs, and asks the peer to retire the old ones.
     pub(crate) fn replace_connection_ids(&self) {
         let replace = |engine: &mut LockedConnection<'_>| {
             engine.core.replace_connection_ids();
@@ -295,7 +302,7 @@ pub(crate) struct LockedConnection<'a> {
     pub(crate) connection: &'a ConnectionState,
     /// Set for a call of the application: no other code sends the result of the call.
     is_call: bool,
-    /// The thread was already unwinding before the lock: a panic of other code.
+    /// The thread was unwinding before it took the lock, from a panic of other code.
     was_panicking: bool,
 }
 
@@ -359,15 +366,16 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// The application waits for the end of the handshake. Some applications wait from the start,
-    /// before their first write.
+    /// The application waits for the end of the handshake. A held first flight leaves if the
+    /// application has written data. Without data the flight stays held, because some applications
+    /// wait before their first write.
     pub(crate) fn on_waits_for_handshake(&mut self) {
         if self.written > 0 {
             self.on_waits();
         }
     }
 
-    /// Runs the connection: a call belongs after every change that may produce packets or events.
+    /// Runs the connection. Must be called after every change that may produce packets or events.
     pub(crate) fn run(&mut self, now: Instant) {
         self.contain(|engine| {
             engine.prepare(now);
@@ -436,7 +444,7 @@ impl LockedConnection<'_> {
             "panicked, closed"
         );
         self.end(&connection.notifications, ConnectionError::Panicked);
-        self.wake_task(); // It ends.
+        self.wake_task(); // The task ends.
         connection
             .endpoint
             .lock()
@@ -475,7 +483,8 @@ impl LockedConnection<'_> {
         self.send_from(SEND_AT_ONCE, bytes);
     }
 
-    /// The same for `bytes` in a DATAGRAM.
+    /// The application wrote a DATAGRAM of `bytes`: sends at once if the written bytes fill a
+    /// train, or soon otherwise.
     pub(crate) fn wrote_datagram(&mut self, bytes: usize) {
         self.send_from(SEND_DATAGRAMS_AT_ONCE, bytes);
     }
@@ -532,6 +541,7 @@ impl LockedConnection<'_> {
         }
     }
 
+    /// Passes the core's events to the application and the endpoint.
     fn prepare(&mut self, now: Instant) {
         let connection = self.connection;
         let engine = &mut **self;
@@ -540,6 +550,7 @@ impl LockedConnection<'_> {
         engine.tell_endpoint(connection);
     }
 
+    /// Sends due packets, unless the first flight is held, and sets the timer.
     fn flush(&mut self, now: Instant) {
         if self.held_until.is_some_and(|until| now < until) {
             return self.arm();
@@ -601,6 +612,7 @@ impl Engine {
         all.chain(self.held_until).min()
     }
 
+    /// Sets the timer for the next deadline, if the deadline is earlier than the timer.
     fn arm(&mut self) {
         let Some(deadline) = self.deadline() else {
             return;
@@ -672,6 +684,7 @@ impl Engine {
         }
     }
 
+    /// Saves the paths' round-trip times for later connections.
     fn note_ways(&self, now: Instant) {
         if let Some(paths) = &self.paths {
             paths.on_end(&self.core, now);
@@ -716,7 +729,8 @@ impl Engine {
         notifications.connection.notify_waiters();
     }
 
-    /// Wakes every task that waits for the connection, with the reason of the end.
+    /// Stores the reason of the connection's end, and wakes every task that waits for the
+    /// connection.
     pub(crate) fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
         if self.error.is_some() {
             return;
@@ -741,7 +755,8 @@ impl Engine {
         }
     }
 
-    /// Why the core is out of use, if the connection is broken.
+    /// The error of a broken connection, whose core must not run any more; `None` for other
+    /// connections.
     pub(crate) fn broken(&self) -> Option<ConnectionError> {
         let error = || self.error.clone().unwrap_or(ConnectionError::Panicked);
         self.broken.then(error)
@@ -753,7 +768,7 @@ impl Engine {
     }
 }
 
-/// The text of a panic.
+/// The message of a panic.
 pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! [`KernelSocket`]: a UDP socket, in the kernel and in the runtime.
+//! [`KernelSocket`]: a UDP socket of the kernel, registered with tokio.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -13,16 +13,17 @@ use crate::error_queue;
 use crate::error_queue::Unreachable;
 use crate::receive_buffers::DRAINS;
 
-/// The most errors that a single call takes.
+/// The most errors that one call of [`KernelSocket::take_errors`] takes.
 #[cfg(target_os = "linux")]
 const MAX_ERRORS: usize = 64;
 
-/// A UDP socket of the kernel, registered with the runtime.
+/// A UDP socket of the kernel, registered with tokio.
 #[derive(Debug)]
 pub(crate) struct KernelSocket {
     io: UdpSocket,
+    /// The socket's options and abilities, such as segmentation offload.
     state: UdpSocketState,
-    /// Set if the kernel queues ICMP messages.
+    /// Set once the kernel queues ICMP messages for the socket.
     watches_errors: OnceLock<()>,
 }
 
@@ -43,18 +44,18 @@ impl KernelSocket {
         self.io.local_addr()
     }
 
-    /// Lets other sockets of the same user be bound to the address, or no longer.
+    /// Allows other sockets of the same user to be bound to this socket's address, or forbids it.
     #[cfg(target_os = "linux")]
     pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
         socket2::SockRef::from(&self.io).set_reuse_port(is_shared)
     }
 
-    /// Datagrams that a single call to the kernel may carry.
+    /// Largest number of datagrams that a single call to the kernel may carry.
     pub(crate) fn max_segments(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Waits for datagrams, and for ICMP errors where the socket watches errors.
+    /// Waits for datagrams, and for ICMP errors after [`Self::watch_errors`].
     pub(crate) async fn readable(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         let interest = Interest::READABLE | Interest::ERROR;
@@ -63,8 +64,7 @@ impl KernelSocket {
         self.io.ready(interest).await.map(|_| ())
     }
 
-    /// From now on, [`Self::take_errors`] reports ICMP messages, where the system shows ICMP
-    /// messages.
+    /// From now on, [`Self::take_errors`] reports ICMP messages. Only Linux reports them.
     pub(crate) fn watch_errors(&self) {
         #[cfg(target_os = "linux")]
         match error_queue::enable(&self.io) {
@@ -75,12 +75,12 @@ impl KernelSocket {
         }
     }
 
-    /// Takes the errors that arrived after the last call.
+    /// Takes up to [`MAX_ERRORS`] of the ICMP messages that arrived after the last call.
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "there are none"))]
     pub(crate) fn take_errors(&self, mut take: impl FnMut(Unreachable)) {
         #[cfg(target_os = "linux")]
-        // With an empty queue, the runtime waits for the next error; with errors left, `readable`
-        // returns at once.
+        // `WouldBlock` tells tokio that the queue is empty, and `readable` waits for the next
+        // error. With errors left, `readable` returns at once.
         let _ = self.io.try_io(Interest::ERROR, || {
             for _ in 0..MAX_ERRORS {
                 match error_queue::next(&self.io) {
@@ -98,9 +98,9 @@ impl KernelSocket {
         self.io.writable().await
     }
 
-    /// Fills buffers with received datagrams and returns the number of filled buffers. If buffers
-    /// stay empty under Linux, no datagram was left, and [`Self::readable`] waits for the next:
-    /// another call that finds nothing is not needed.
+    /// Fills buffers with received datagrams and returns the number of filled buffers. If a buffer
+    /// stays empty on Linux, no datagram is left, and [`Self::readable`] waits for the next
+    /// datagram, without another call to the kernel.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -111,8 +111,8 @@ impl KernelSocket {
         let received = self.io.try_io(Interest::READABLE, || {
             let count = self.state.recv((&self.io).into(), buffers, meta)?;
             if DRAINS && count < lanes {
-                // The runtime forgets that the socket is readable, unless news came after the call
-                // began.
+                // `WouldBlock` tells tokio that the socket is empty, unless a datagram arrived
+                // after the call began.
                 last = Some(count);
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -126,8 +126,8 @@ impl KernelSocket {
         let send = || {
             let result = self.state.try_send((&self.io).into(), transmit);
             match &result {
-                // The error may be about an earlier datagram, to any peer, and the kernel returns
-                // each error once.
+                // The error may be about an earlier datagram to any peer. The kernel returns each
+                // error once, so the second attempt is about this datagram.
                 Err(error)
                     if self.watches_errors.get().is_some()
                         && error.kind() != io::ErrorKind::WouldBlock =>
@@ -141,10 +141,9 @@ impl KernelSocket {
     }
 }
 
-/// Sends without asking the runtime first: the runtime does not know yet that a new socket is
-/// writable. A call that would block is repeated through the runtime (`if_writable`), so that
-/// `writable` waits. Without the repetition the runtime would forget news of room between the two
-/// calls.
+/// Sends without asking tokio first, because tokio does not know yet that a new socket is writable.
+/// If the call would block, it is repeated through tokio (`if_writable`), so that `writable` waits
+/// for room. The repetition also notices room that appeared after the first call.
 pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
     send: S,
     if_writable: impl FnOnce(&S) -> io::Result<()>,
@@ -172,13 +171,14 @@ mod tests {
         let v4 = socket("127.0.0.1:0");
         let asked = sockopt::ip_mtu_discover(&v4.io).unwrap();
         assert_eq!(asked, Ipv4PathMtuDiscovery::PROBE);
-        // A socket on `[::]` needs no address of this machine.
+        // A socket on `[::]` works on machines without an IPv6 address.
         let v6 = socket("[::]:0");
         let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
     }
-    /// After a call with empty buffers left, the socket waits for the next datagram, and misses
-    /// none.
+
+    /// After a call that leaves buffers empty, the socket waits for the next datagram, and misses
+    /// no datagram.
     #[tokio::test]
     async fn a_call_that_leaves_buffers_empty_has_emptied_the_socket() {
         let receiver = socket("127.0.0.1:0");

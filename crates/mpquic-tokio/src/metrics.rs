@@ -55,12 +55,12 @@ const ENDPOINT: Figures<EndpointStats> = &[
 const CONNECTION: Figures<ConnectionStats> = &[
     (
         "mpquic_connection_bytes_repeated_total",
-        "stream bytes sent once more",
+        "bytes of datagrams that repeated data in flight",
         |stats| stats.bytes_repeated,
     ),
     (
         "mpquic_connection_bytes_reinjected_total",
-        "stream bytes that a scheduler sent on another path as well",
+        "bytes of packets in flight on a silent or closed path, sent again on other paths",
         |stats| stats.bytes_reinjected,
     ),
     (

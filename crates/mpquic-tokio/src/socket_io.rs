@@ -1,4 +1,4 @@
-//! [`Io`]: the carrier of a socket's datagrams.
+//! [`Io`]: the kinds of sockets below the driver, with the same calls.
 
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
@@ -16,13 +16,16 @@ use crate::kernel_socket::KernelSocket;
 use crate::testing::Port;
 use crate::worker_socket::WorkerSocket;
 
-/// A socket of the kernel, or of the application's making.
+/// A socket that sends and receives datagrams.
 #[derive(Debug)]
 pub(crate) enum Io {
+    /// A UDP socket of the kernel.
     Kernel(KernelSocket),
+    /// A UDP socket that shares its address with the sockets of other workers.
     Worker(WorkerSocket),
+    /// A socket that the application implements.
     Abstract(Arc<dyn DatagramSocket>),
-    /// Commanded by a test.
+    /// A socket that a test commands.
     #[cfg(test)]
     Simulated(Arc<Port>),
 }
@@ -38,9 +41,9 @@ impl Io {
         }
     }
 
-    /// Lets other sockets of the same user be bound to the address, or no longer. Only Linux sends
-    /// a datagram over a connected socket to the address that the caller names, so the others do
-    /// without.
+    /// Allows other sockets of the same user to be bound to this socket's address, or forbids it.
+    /// Only kernel sockets of Linux can do this: on other systems, a connected socket does not send
+    /// to the address that the caller names.
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "it is for Linux"))]
     pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
         match self {
@@ -50,7 +53,7 @@ impl Io {
         }
     }
 
-    /// Number of datagrams that one call may carry.
+    /// Largest number of datagrams that one call of [`Self::send`] may carry.
     pub(crate) fn max_segments(&self) -> usize {
         match self {
             Self::Kernel(socket) => socket.max_segments(),
@@ -72,7 +75,7 @@ impl Io {
         }
     }
 
-    /// From now on, [`Self::take_errors`] reports ICMP messages.
+    /// From now on, [`Self::take_errors`] reports ICMP messages, if the socket can read them.
     pub(crate) fn watch_errors(&self) {
         match self {
             Self::Kernel(socket) => socket.watch_errors(),
@@ -121,7 +124,7 @@ impl Io {
         }
     }
 
-    /// Sends datagrams.
+    /// Sends the datagrams of one batch.
     pub(crate) fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         match self {
             Self::Kernel(socket) => socket.send(transmit),
@@ -133,7 +136,7 @@ impl Io {
     }
 }
 
-/// The datagrams of `transmit` in the terms of a [`DatagramSocket`].
+/// The batch `transmit` of `quinn_udp` as a batch for a [`DatagramSocket`].
 pub(crate) fn batch<'a>(transmit: &Transmit<'a>) -> SentBatch<'a> {
     SentBatch {
         destination: transmit.destination,
@@ -146,7 +149,7 @@ pub(crate) fn batch<'a>(transmit: &Transmit<'a>) -> SentBatch<'a> {
     }
 }
 
-/// Receives from a socket that describes its batches in other terms.
+/// Receives from a [`DatagramSocket`], and describes its batches as `quinn_udp` does.
 pub(crate) fn receive(
     socket: &dyn DatagramSocket,
     buffers: &mut [IoSliceMut<'_>],

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, CongestionEvent};
 
-/// Share of losses in a round trip that shows too much in flight (`LossThresh`).
+/// Share of lost bytes in a round trip above which too much was in flight (`LossThresh`).
 pub(crate) const LOSS_THRESHOLD: f64 = 0.02;
-/// Share of losses that shows too much in flight if no packet waited in a queue. A queue that
-/// overflows is full and would be visible. A policer has no queue, and drops a fifth of the bytes
-/// sent in a probe.
+/// The same share if no packet waited in a queue. An overflowing queue would be visible, so smaller
+/// losses are those of the link itself. A policer has no queue, but drops a fifth of the bytes of a
+/// probe, more than this share.
 pub(super) const WITHOUT_QUEUE: f64 = 0.1;
 
 /// Losses of a path, by round trip.
@@ -17,20 +17,25 @@ pub(super) struct Losses {
     bytes: f64,
     /// When the current round trip for counting losses began.
     began: Option<Instant>,
+    /// The latest acknowledgement ended a round trip.
     has_ended: bool,
     round: LossRound,
+    /// Number of consecutive round trips with ECN marks, up to the last complete round trip.
     pub(super) marked_rounds: u32,
-    /// When the last recovery period began; `None` once a packet that was sent later is
-    /// acknowledged.
+    /// When the last recovery period began; `None` once a packet that left later is acknowledged.
     recovery_start: Option<Instant>,
 }
 
-/// Losses and marks of one round trip.
+/// Losses and ECN marks of one round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossRound {
+    /// Lost bytes.
     pub(super) lost: f64,
+    /// Acknowledged bytes.
     pub(super) acked: f64,
+    /// Number of batches of losses.
     pub(super) events: u32,
+    /// True if a packet had an ECN mark.
     pub(super) marked: bool,
 }
 
@@ -55,7 +60,7 @@ impl Losses {
         }
     }
 
-    /// The losses of a round trip, if the current acknowledgement ended one.
+    /// The losses of a round trip, if the latest acknowledgement ended the round trip.
     pub(super) fn end_round(&mut self) -> Option<LossRound> {
         if !self.has_ended {
             return None;
@@ -68,7 +73,7 @@ impl Losses {
         Some(std::mem::take(&mut self.round))
     }
 
-    /// Takes a loss or an ECN mark; true if it is the first of the round trip.
+    /// Counts a batch of losses or an ECN mark. True if the event is the first of its round trip.
     pub(super) fn on_event(&mut self, event: &CongestionEvent) -> bool {
         let is_first = self.round.events == 0 && !self.round.marked;
         if is_first {
@@ -91,7 +96,7 @@ impl Losses {
         is_first
     }
 
-    /// Forgets losses that proved spurious.
+    /// Forgets the losses of the current round trip, which proved spurious, and ends recovery.
     pub(super) fn forgive(&mut self) {
         self.round.events = 0;
         self.round.lost = 0.0;
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn a_round_trip_begins_with_its_first_loss() {
         let mut losses = Losses::default();
-        assert!(ack(&mut losses, 10 * MS, 5 * MS).is_some(), "the first one");
+        assert!(ack(&mut losses, 10 * MS, 5 * MS).is_some(), "the first");
         assert!(losses.on_event(&event(CongestionKind::Loss, 20 * MS, 12 * MS, 2400)));
         assert!(!losses.on_event(&event(CongestionKind::Loss, 22 * MS, 12 * MS, 1200)));
         assert!(ack(&mut losses, 30 * MS, 19 * MS).is_none());

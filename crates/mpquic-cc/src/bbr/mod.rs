@@ -3,14 +3,14 @@
 //! BBR models a path by its delivery rate and its minimum RTT. The model yields the pacing rate and
 //! the bytes in flight. To keep the model up to date, the path sometimes sends a little faster or
 //! slower. Names are those of the draft, in whole words: `inflight_longterm` is
-//! `Bounds::long_term`, and so on.
+//! `Bounds::long_term`, for example.
 //!
-//! Decisions where the draft leaves a choice, or needs values that a
-//! [`Controller`](mpquic_core::congestion::Controller) does not get:
+//! In some places the draft leaves a choice, or needs values that a
+//! [`Controller`](mpquic_core::congestion::Controller) does not get. There this module decides:
 //!
-//! - ECN-CE (section 3.8): while probing, a round trip with a mark counts like a round trip with
-//!   too many losses. At other times it reduces the bound on bytes in flight to `ECN_FACTOR`. The
-//!   number of marked packets is not known.
+//! - ECN-CE (section 3.8): the number of marked packets is not known. While probing, a mark counts
+//!   like too many losses. At other times, a round trip with a mark multiplies the short-term bound
+//!   on bytes in flight by `ECN_FACTOR`. Two marked round trips in a row end startup.
 //! - Losses are reported in batches. As in Linux, a batch counts as one of the six losses that may
 //!   end startup.
 //! - Randomness: waiting times are drawn from the nanoseconds of RTT samples.
@@ -52,9 +52,10 @@ pub(crate) use variant::Variant;
 
 /// Longest duration of the drain phase, round trips.
 const DRAIN_ROUNDS: u64 = 3;
-/// If the smoothed RTT exceeds the minimum RTT by this factor, packets wait in a queue.
+/// If the smoothed RTT is above the minimum RTT times this factor, packets wait in a queue.
 const QUEUED: f64 = 1.25;
-/// Pacing gain while a window is the limit; the core paces controllers without a rate equally.
+/// Pacing gain while a window is the limit. The core paces controllers without a rate with the same
+/// gain.
 const WINDOW_PACING_GAIN: f64 = 1.25;
 
 impl Bbr {
@@ -106,8 +107,8 @@ impl Bbr {
         }
         self.check_startup_and_drain(sample);
         self.update_cycle(sample, company);
-        // Beside other flows, all flows have to leave the queue now and then, so that each of them
-        // can measure the minimum RTT.
+        // Beside other flows, only a shorter RTT spares the path a measurement of the minimum RTT:
+        // all flows have to leave the queue now and then, so that each flow can measure.
         let confirmation = if company.others {
             1.0
         } else {
@@ -123,6 +124,8 @@ impl Bbr {
         }
     }
 
+    /// Ends startup once the pipe is full, and the drain phase once the queue is empty, after at
+    /// most [`DRAIN_ROUNDS`].
     fn check_startup_and_drain(&mut self, sample: &Sample) {
         if self.phase == Phase::Startup && self.full_pipe.was_full {
             self.phase = Phase::Drain;
@@ -169,8 +172,8 @@ impl Bbr {
         self.window = self.window.min(cap);
     }
 
-    /// Sends the next train, and sets rate and window to the capacity that earlier trains have
-    /// shown. False if no train has given a result yet.
+    /// Sends the next train, and sets rate and window by the capacity that earlier trains have
+    /// shown. False if the variant sends no trains, or if no train has a result yet.
     fn follow_trains(&mut self, sample: &Sample) -> bool {
         if !self.variant.sends_trains || self.smoothed_rtt.is_zero() {
             return false;
@@ -196,7 +199,7 @@ impl Bbr {
         true
     }
 
-    /// Handles an acknowledgement, considering the requests of other paths.
+    /// Handles an acknowledgement and the requests of the other paths of the bottleneck.
     pub(crate) fn on_ack_in(&mut self, ack: &Acked, company: &Company) {
         self.count = company.count;
         self.share = company.share;
@@ -209,7 +212,7 @@ impl Bbr {
         }
     }
 
-    /// Keeps `bound` bytes in flight, as a window-based flow does.
+    /// Keeps `bound` bytes in flight, as a window-based flow does, unless a probe is under way.
     fn follow_bound(&mut self, bound: f64) {
         if !matches!(self.phase, Phase::Down | Phase::Cruise) {
             return;
@@ -274,7 +277,7 @@ impl PathController for Bbr {
         match found {
             Found::AtLeast(bytes) => self.window = self.window.max(bytes as f64),
             Found::TooMuch { window, .. } => self.end_startup(window as f64),
-            // The acknowledgements already show the rate at which the packets arrived.
+            // The rate samples of acknowledgements already show the rate of the arrivals.
             Found::Arrived(_) => {}
         }
     }

@@ -7,18 +7,20 @@ use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedCapacity};
 use super::{Link, NEW_RENO, OnPath, Rival, TURN};
 use crate::testing_link::{Flow, MTU, Steer};
 
-/// A world: its links, and their changes in each turn.
+/// A simulated network that changes. Numbers of turns are multiples of [`TURN`].
 pub(super) struct World {
     pub(super) links: &'static [Link],
     /// This many links, counted from the first, share one queue.
     pub(super) in_one_queue: usize,
     /// Another sender on the first link.
     pub(super) rival: Option<Rival>,
+    /// Length of the world.
     pub(super) turns: u64,
+    /// Called before each turn, with the number of the turn.
     pub(super) change: fn(u64, &mut [Flow<OnPath>]),
 }
 
-/// Reports an event about packets that left `ago` before now.
+/// Reports an event about packets that left `ago` before now to the controller.
 fn tell(link: &mut Flow<OnPath>, kind: CongestionKind, ago: Duration, lost_bytes: u64) {
     let mut event = CongestionEvent::new(kind, link.now, link.now - ago);
     event.lost_bytes = lost_bytes;
@@ -28,6 +30,7 @@ fn tell(link: &mut Flow<OnPath>, kind: CongestionKind, ago: Duration, lost_bytes
 
 pub(super) const WORLDS: [World; 19] = [
     World {
+        // Two unlike links, without changes.
         links: &[(10.0, 20, 1.0), (20.0, 60, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -35,6 +38,7 @@ pub(super) const WORLDS: [World; 19] = [
         change: |_, _| {},
     },
     World {
+        // One link loses packets for a while, another link is slow for a while.
         links: &[(8.0, 40, 4.0), (5.0, 10, 0.3), (12.0, 120, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -48,6 +52,8 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // One link marks packets, and the application has little data for the other link for a
+        // while.
         links: &[(15.0, 30, 2.0), (15.0, 30, 2.0)],
         in_one_queue: 1,
         rival: None,
@@ -60,6 +66,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // A loss that proves spurious, a loss, a mark, persistent congestion, a late spurious loss.
         links: &[(30.0, 25, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -76,6 +83,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // A resumed capacity, larger datagrams, and a path that closes and opens again at once.
         links: &[(25.0, 80, 1.0), (10.0, 300, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -117,6 +125,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // Slow links whose round trips change, and an application with little data for a while.
         links: &[(4.0, 30, 2.0), (2.0, 60, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -131,6 +140,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // Two paths share a bottleneck, the third path does not.
         links: &[(6.0, 30, 1.0), (6.0, 50, 1.0), (4.0, 20, 1.0)],
         in_one_queue: 2,
         rival: None,
@@ -138,6 +148,7 @@ pub(super) const WORLDS: [World; 19] = [
         change: |_, _| {},
     },
     World {
+        // A loss-based rival on one link, while the other link becomes faster.
         links: &[(6.0, 30, 1.5), (3.0, 40, 1.0)],
         in_one_queue: 1,
         rival: Some(NEW_RENO),
@@ -149,6 +160,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // The start on a very fast link.
         links: &[(700.0, 2, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -161,7 +173,7 @@ pub(super) const WORLDS: [World; 19] = [
         rival: None,
         turns: 5_000,
         change: |turn, links| {
-            // Spurious losses, in every phase.
+            // Losses in every phase of the controller, and then a report of a spurious loss.
             let kind = match turn % 270 {
                 100 | 105 => CongestionKind::Loss,
                 130 => CongestionKind::Spurious,
@@ -171,6 +183,8 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // Two paths share a bottleneck with a loss-based rival. One path has little data for a
+        // while.
         links: &[(12.0, 50, 0.5), (12.0, 50, 0.5)],
         in_one_queue: 2,
         rival: Some(NEW_RENO),
@@ -196,6 +210,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // Three paths share a bottleneck with a BBR sender that comes and goes.
         links: &[(16.0, 40, 1.2), (16.0, 55, 1.2), (16.0, 40, 1.2)],
         in_one_queue: 3,
         rival: Some(Rival {
@@ -243,6 +258,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
+        // Fast links: one becomes slower, the other loses packets.
         links: &[(400.0, 8, 0.7), (250.0, 3, 1.0)],
         in_one_queue: 1,
         rival: None,
@@ -254,7 +270,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Acknowledgements in bursts, and spurious losses, also two in a row.
+        // Acknowledgements in bursts, losses, and spurious losses, also two of them in a row.
         links: &[(12.0, 50, 1.0), (12.0, 50, 1.0)],
         in_one_queue: 2,
         rival: None,

@@ -1,46 +1,48 @@
-//! Names of unfinished uploads. The server neither lists nor sends these files, and no client may
-//! choose such a name.
+//! Names and locks of the files of unfinished uploads. The server neither lists nor sends these
+//! files, and no client may choose such a name.
 
 use std::ffi::OsStr;
 use std::fs::File;
 
-/// The start of each name of an unfinished file.
+/// The start of the name of an unfinished file, and of its note.
 pub(crate) const PREFIX: &str = ".mpquic-put-";
 /// The end of the name of a note, after the token.
 const NOTE: &str = ".note";
-/// Bytes of a token.
+/// Length of a token, bytes.
 const RANDOM: usize = 16;
 
-/// True for the name of an unfinished file.
+/// True for the name of an unfinished file or of its note.
 pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    // A file system that ignores case also finds the file under other spellings.
+    // A file system that ignores case also finds the file if the prefix is in capitals.
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-/// The secret name of an upload that can be resumed. Only the client of the upload knows the token.
+/// The secret name of an upload that can be resumed. Only the upload's client learns the token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Token(String);
 
 impl Token {
+    /// A random token.
     pub(crate) fn new() -> std::io::Result<Self> {
         let mut random = [0; RANDOM];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         Ok(Self(crate::text::hex::hex(&random)))
     }
 
+    /// The token with this text; `None` unless the text has 32 hexadecimal digits in small letters.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (text.len() == 2 * RANDOM && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
     }
 
-    /// The token of an unfinished file that can be resumed.
+    /// The token in the name of an unfinished file; `None` for a file that cannot be resumed.
     pub(crate) fn of_file(name: &OsStr) -> Option<Self> {
         Self::parse(name.to_str()?.strip_prefix(PREFIX)?)
     }
 
-    /// The token of a note about an unfinished file.
+    /// The token in the name of a note; `None` for other files.
     pub(crate) fn of_note(name: &OsStr) -> Option<Self> {
         Self::of_file(name.to_str()?.strip_suffix(NOTE)?.as_ref())
     }
@@ -60,7 +62,8 @@ impl Token {
     }
 }
 
-/// Locks a file for this process until the file is closed; false if another process has the lock.
+/// Locks a file for this process until the file is closed. False if the lock is taken: by another
+/// process, or by another open handle of this process.
 pub(crate) fn lock(file: &File) -> bool {
     #[cfg(unix)]
     {
@@ -75,7 +78,7 @@ pub(crate) fn lock(file: &File) -> bool {
     }
 }
 
-/// Locks a file as [`lock`] does, and waits for other processes that have the lock.
+/// Locks a file as [`lock`] does, and waits while the lock is taken.
 pub(crate) fn wait_for_lock(file: &File) {
     #[cfg(unix)]
     {
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_their_own_and_name_files() {
+    fn each_token_is_new_and_is_read_from_names_of_its_files() {
         let token = Token::new().unwrap();
         assert_ne!(token, Token::new().unwrap());
         assert_eq!(Token::parse(token.as_str()), Some(token.clone()));

@@ -32,8 +32,9 @@ pub(crate) struct Get {
     /// URLs to fetch, as https://HOST[:PORT]/FILE
     #[arg(required = true, value_name = "URL", value_parser = parse_url)]
     pub(crate) urls: Vec<Uri>,
-    /// Output file; `-` is standard output; a symbolic link to a file is replaced [default: the
-    /// last part of the URL, in this directory; two URLs with the same file name are refused]
+    /// Output file; `-` is standard output. A symbolic link to a file is replaced by the file
+    /// [default: the last part of the URL, in this directory; two URLs with the same file name are
+    /// refused]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,
     /// Continue a FILE.part of an earlier `mpquic get` if the file on the server is unchanged,
@@ -43,7 +44,8 @@ pub(crate) struct Get {
     /// Fail, and keep no file, unless the file has this SHA-256
     #[arg(long, value_name = "HEX")]
     pub(crate) sha256: Option<Sum>,
-    /// Add this header field to requests, or replace it; repeat for several
+    /// Send this header field with each request, in place of a default field of this name; repeat
+    /// for several
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = parse_field)]
     pub(crate) header: Vec<(HeaderName, HeaderValue)>,
     #[command(flatten)]
@@ -69,23 +71,23 @@ pub(crate) struct Get {
     /// files with the server's length and time are skipped
     #[arg(short, long, conflicts_with_all = ["sha256", "method", "reconnect", "remote_name"])]
     pub(crate) recursive: bool,
-    /// With --recursive, replace local files. Without this option, only --continue replaces them;
-    /// other local files are kept and reported
+    /// With --recursive, replace local files. Without this option, local files are kept and
+    /// reported; --continue replaces files that differ in length or time
     #[arg(long, requires = "recursive")]
     pub(crate) overwrite: bool,
-    /// With --recursive, also fetch files and directories whose names begin with a dot; otherwise
-    /// these are skipped and reported
+    /// With --recursive, also fetch files and directories whose names begin with a dot. Without
+    /// this option, they are skipped and reported
     #[arg(long, requires = "recursive")]
     pub(crate) dot_files: bool,
-    /// With --recursive, give files and directories the permissions that the server names, also
-    /// those that the umask takes away; never setuid, setgid or sticky bits
+    /// With --recursive, give files and directories the permissions that the server names, without
+    /// regard to the umask; never setuid, setgid or sticky bits
     #[arg(long, requires = "recursive")]
     pub(crate) preserve_permissions: bool,
     /// Descend at most N levels; deeper directories are skipped and reported
     #[arg(long, value_name = "N", requires = "recursive", default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) max_depth: u16,
-    /// Make a new connection for each URL, or a second one after the first URL, and resume the TLS
-    /// session of the connection before
+    /// Make a new connection for each URL, or one for all URLs after the first. Each new connection
+    /// resumes the TLS session of the previous connection
     #[arg(
         long,
         value_name = "WHEN",
@@ -140,7 +142,7 @@ pub(crate) enum Reconnect {
     Once,
 }
 
-/// A SHA-256.
+/// The SHA-256 of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sum(pub(crate) [u8; 32]);
 
@@ -165,7 +167,7 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
         .trim()
         .parse()
         .map_err(|_| "the header value is not valid")?;
-    // RFC 9114 section 4.2, and what the tool says by itself.
+    // Fields that RFC 9114 section 4.2 forbids, and fields that the tool sets itself.
     let ours = [
         CONNECTION,
         CONTENT_LENGTH,
@@ -179,7 +181,9 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let is_ours =
         ours.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection");
     if is_ours {
-        Err(format!("cannot override header `{name}`: the tool sets it"))
+        Err(format!(
+            "cannot set header `{name}`: HTTP/3 forbids it, or the tool sets it"
+        ))
     } else {
         Ok((name, value))
     }

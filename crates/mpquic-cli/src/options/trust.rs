@@ -1,4 +1,4 @@
-//! The servers that a client trusts, and messages about those that it does not trust.
+//! Checks the certificates of servers, and words the messages about refused certificates.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -47,16 +47,16 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Which servers to trust.
+/// The servers that a client trusts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The certification authorities the operating system trusts.
+    /// Servers with a certificate of an authority that the operating system trusts.
     System,
-    /// The certificates in this PEM file.
+    /// Servers with a certificate that this PEM file contains, or of an authority in the file.
     Authorities(PathBuf),
-    /// The certificate with this fingerprint.
+    /// The server with the certificate of this fingerprint.
     Pin(Fingerprint),
-    /// Every server that is met for the first time, and then only the certificate that it had.
+    /// Any server at its first contact, and later the server with the certificate of that contact.
     FirstUse,
     /// Every server.
     Anybody,
@@ -80,7 +80,8 @@ impl Checked {
         *self == Self::Nothing
     }
 
-    /// The reason why a download with a stricter check does not continue a part.
+    /// The reason why a download with a stricter check does not continue a part file that was
+    /// fetched with this check.
     pub(crate) fn too_weak(self) -> &'static str {
         match self {
             Self::Nothing => "it is of a server whose certificate was not checked",
@@ -101,7 +102,7 @@ impl Trust {
     }
 }
 
-/// What a client shows: a certificate chain, and its key.
+/// The certificate chain of a client, and the key of its certificate.
 pub(crate) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// The current server of `--first-use`.
@@ -109,14 +110,14 @@ pub(crate) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 struct Meeting {
     /// The certificate of the first contact.
     known: Option<Fingerprint>,
-    /// The certificate of a new server.
+    /// The certificate of the server, if this contact is its first.
     met: Option<Fingerprint>,
 }
 
-/// Checks a server's certificate and remembers a refused one.
+/// Checks servers' certificates, and remembers the last refused certificate.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// `None` without authorities to trust.
+    /// Checks the certificate; `None` if there is no authority to trust.
     certificates: Option<Arc<dyn ServerCertVerifier>>,
     pinned: Option<Fingerprint>,
     /// The file of `--ca`: the issuers that are trusted instead of the system's.
@@ -126,6 +127,7 @@ pub(crate) struct Verifier {
     provider: Arc<CryptoProvider>,
     /// Checks the signatures of handshakes, whatever the certificate.
     signatures: PinVerifier,
+    /// The last refused certificate, and the reason.
     refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
 }
 
@@ -161,12 +163,13 @@ impl Verifier {
         }))
     }
 
-    /// A TLS configuration that asks this verifier and may send 0-RTT. Honours `SSLKEYLOGFILE`.
+    /// A TLS configuration that checks servers by this verifier, may send 0-RTT data, and logs keys
+    /// to the file of `SSLKEYLOGFILE`.
     pub(crate) fn tls(self: &Arc<Self>, alpn: &[&[u8]]) -> Result<QuicClientConfig, Failure> {
         self.tls_as(None, alpn)
     }
 
-    /// The same, with a client certificate.
+    /// The configuration of [`Self::tls`], with the client certificate `shown` if there is one.
     pub(crate) fn tls_as(
         self: &Arc<Self>,
         shown: Option<Shown>,
@@ -189,7 +192,7 @@ impl Verifier {
         QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
     }
 
-    /// Sets the known certificate of the next server, with `--first-use`.
+    /// With `--first-use`, sets the known certificate of the next server; `None` for a new server.
     pub(crate) fn expect(&self, known: Option<Fingerprint>) {
         if let Some(meeting) = &self.meeting {
             let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,20 +200,20 @@ impl Verifier {
         }
     }
 
-    /// The certificate of the last server, if it was met for the first time.
+    /// With `--first-use`, the certificate of the last server, if this was its first contact.
     pub(crate) fn met(&self) -> Option<Fingerprint> {
         let meeting = self.meeting.as_ref()?;
         meeting.lock().unwrap_or_else(PoisonError::into_inner).met
     }
 
-    /// The certificate of the first contact, if the server has another one.
+    /// The certificate of the first contact, unless the server still has this certificate.
     fn known(&self, seen: Fingerprint) -> Option<Fingerprint> {
         let meeting = self.meeting.as_ref()?;
         let known = meeting.lock().unwrap_or_else(PoisonError::into_inner).known;
         known.filter(|known| *known != seen)
     }
 
-    /// The message about a refused certificate.
+    /// The message about the last refused certificate.
     pub(crate) fn refusal(&self) -> Option<String> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, error) = refused.as_ref()?;
@@ -305,7 +308,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The message about a server whose certificate was another one at the first contact.
+/// The message about a server that had another certificate at the first contact.
 pub(crate) fn changed(seen: Fingerprint, known: Fingerprint) -> String {
     format!("the server's certificate is {seen}, but it was {known} at the first contact")
 }
@@ -331,13 +334,14 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-/// About a file without a certificate.
+/// The message about a file without a certificate.
 pub(crate) const NO_CERTIFICATE: &str =
     "no certificate in this file; expected PEM text with `-----BEGIN CERTIFICATE-----`";
 
-/// Certificates that others are checked by.
+/// Trusted certificates, by which other certificates are checked.
 pub(crate) type Roots = RootCertStore;
 
+/// The certificates in the PEM file of an option. Unusable certificates are reported and left out.
 pub(crate) fn roots_in(option: &str, path: &Path) -> Result<Roots, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {error}", path.display()))
@@ -416,7 +420,6 @@ mod tests {
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, reach, soon};
 
-    /// The message about an untrusted server.
     #[tokio::test]
     async fn untrusted_server_is_reported_with_its_fingerprint() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn issuers_are_read_from_a_file() {
+    fn issuers_of_a_file_are_read_despite_broken_certificates() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         let read = || roots_in("--ca", &path);
@@ -507,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_in_words() {
+    fn refused_certificate_is_explained_in_words() {
         use CertificateError as Certificate;
         for (error, told) in [
             (
@@ -531,8 +534,7 @@ mod tests {
         assert_eq!(reason(&other), "it could not be checked");
     }
 
-    /// As `openssl req -x509` makes them: a certificate for a server that says it is one of an
-    /// authority.
+    /// A server's certificate that claims to be an authority's, as `openssl req -x509` makes it.
     fn own_authority(name: &str, until: i32) -> rcgen::Certificate {
         let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -542,10 +544,10 @@ mod tests {
         params.self_signed(&key).unwrap()
     }
 
-    /// A server whose own certificate is in the file of `--ca` is trusted for its names and its
-    /// time, also if an authority issued the certificate.
+    /// A server whose own certificate is in the file of `--ca` is trusted for the names and the
+    /// time of the certificate, also if an authority issued the certificate.
     #[test]
-    fn a_certificate_that_is_named_itself_is_trusted() {
+    fn certificate_in_the_file_of_issuers_is_trusted_for_its_names_and_time() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         let [trusted, other] = [0; 2].map(|_| own_authority("localhost", 4000));
@@ -565,7 +567,7 @@ mod tests {
         let expected = Err("it has expired: is the clock of this machine right?");
         assert_eq!(told(&expired, "localhost"), expected);
 
-        // Of clients, likewise.
+        // Certificates of clients are checked likewise, without names.
         let mut roots = RootCertStore::empty();
         roots.add(trusted.der().clone()).unwrap();
         roots.add(expired.der().clone()).unwrap();
@@ -579,7 +581,7 @@ mod tests {
         );
     }
 
-    /// Only who trusts servers at first remembers what is met, and for the last one only.
+    /// Only `--first-use` remembers the certificate of a new server, and only of the last server.
     #[test]
     fn first_use_remembers_the_last_server() {
         let verifier = |trust: &Trust| Verifier::new(trust, TlsArgs::default().provider()).unwrap();
@@ -596,9 +598,9 @@ mod tests {
         assert!(meets(&first).is_ok());
         assert_eq!((first.met(), first.refusal()), (Some(seen), None));
         first.expect(Some(seen));
-        assert_eq!(first.met(), None, "the one before");
+        assert_eq!(first.met(), None, "the next server has shown nothing yet");
         assert!(meets(&first).is_ok());
-        assert_eq!(first.met(), None, "it was known");
+        assert_eq!(first.met(), None, "the server was known");
         first.expect(Some(Fingerprint([1; 32])));
         assert!(meets(&first).is_err());
         assert!(first.met().is_none() && first.refusal().is_some());

@@ -4,9 +4,11 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals SIGINT and SIGTERM. Once this value exists, these signals do not end the process by
-/// themselves. A signal that was ignored at the start stays ignored, for `nohup` and background
-/// jobs of shells.
+/// themselves. A signal that was ignored when the process began stays ignored, for `nohup` and
+/// background jobs of shells.
 pub(crate) struct Signals {
+    /// The handlers of the two signals: `None` inside for an ignored signal, outside if the system
+    /// allows no handlers.
     #[cfg(unix)]
     handled: Option<[Option<Signal>; 2]>,
 }
@@ -22,7 +24,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next SIGINT or SIGTERM.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
         if let Some([interrupt, terminate]) = &mut self.handled {
@@ -37,12 +39,12 @@ impl Signals {
     }
 }
 
-/// A file that grows beyond the process's limit of file sizes (`ulimit -f`) causes an error for its
-/// writer, and no signal that ends the process (SIGXFSZ). Must run in a Tokio runtime.
+/// Handles SIGXFSZ, which otherwise ends the process when a file grows beyond the limit of file
+/// sizes (`ulimit -f`). The writer of the file then gets an error. Must run in a Tokio runtime.
 pub(crate) fn survive_large_files() {
     #[cfg(unix)]
     {
-        // A handler stays when its `Signal` is dropped.
+        // Tokio keeps the handler of a signal after the drop of `Signal`.
         let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(unless_ignored(kind));
     }
@@ -59,7 +61,7 @@ async fn next(signal: &mut Option<Signal>) {
     std::future::pending().await
 }
 
-/// Listens to a signal unless it was ignored when the process began.
+/// Handles a signal from now on. `None` if the signal was ignored when the process began.
 #[cfg(unix)]
 fn unless_ignored(kind: SignalKind) -> std::io::Result<Option<Signal>> {
     if is_ignored(kind) {
@@ -69,14 +71,15 @@ fn unless_ignored(kind: SignalKind) -> std::io::Result<Option<Signal>> {
     }
 }
 
-/// True if the process ignores a signal. Only Linux reports this.
+/// True if the process ignores a signal. Only Linux reports ignored signals.
 #[cfg(unix)]
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored(&status) & (1 << (kind.as_raw_value() - 1)) != 0
 }
 
-/// The ignored signals of a process, one bit each, from the `status` file of Linux.
+/// The ignored signals of a process, from the text of its `status` file on Linux: bit N - 1 stands
+/// for signal N.
 #[cfg(unix)]
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linux_signal_masks_are_parsed() {
+    fn ignored_signals_are_read_from_the_status_file_of_linux() {
         let status = "Name:\tmpquic\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
         assert_eq!(ignored(status), 0x1003);
         for odd in ["", "SigIgn:", "SigIgn:\tx"] {

@@ -14,9 +14,10 @@ use crate::report::state_name;
 use crate::serve::access_log::{AccessLog, Entry};
 use crate::serve::endpoints::Endpoints;
 
-/// Methods with metrics of their own: few, because clients may send any method.
+/// Methods with metrics of their own. All other methods share one metric, because each metric takes
+/// memory and clients may send any method.
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "MKCOL", "CONNECT", "CONNECT-UDP"];
-/// Quantiles of path RTTs that are exported.
+/// Exported quantiles of path RTTs.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
 /// Records requests and connections.
@@ -30,20 +31,24 @@ pub(crate) struct Observer {
 struct Figures {
     /// Number of requests by protocol, method and status.
     requests: BTreeMap<(&'static str, &'static str, Option<u16>), u64>,
+    /// Bytes of the bodies of responses.
     response_bytes: u64,
     /// Open connections by number.
     connections: BTreeMap<u64, Connection>,
     /// Number of connections so far.
     count: u64,
-    /// Bytes of ended connections.
+    /// Sums over ended connections.
     ended: Carried,
 }
 
-/// Bytes of datagrams.
+/// Bytes that connections have carried.
 #[derive(Debug, Default, Clone, Copy)]
 struct Carried {
+    /// Bytes of sent datagrams.
     sent: u64,
+    /// Bytes of received datagrams.
     received: u64,
+    /// See [`ConnectionStats::bytes_reinjected`].
     reinjected: u64,
 }
 
@@ -55,7 +60,7 @@ impl Carried {
     }
 }
 
-/// A connection, counted as open until dropped.
+/// Counts a connection as open until this value is dropped.
 pub(crate) struct Observed {
     observer: Arc<Observer>,
     number: u64,
@@ -85,7 +90,7 @@ impl Observer {
         }
     }
 
-    /// Opens the access log again, after another program has renamed its file.
+    /// Opens the access log's file again, after another program has renamed the file.
     pub(crate) fn reopen_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
@@ -107,7 +112,7 @@ impl Observer {
         }
     }
 
-    /// The connections that are open, by number.
+    /// The open connections, in order of their numbers.
     pub(crate) fn connections(&self) -> Vec<(u64, Connection)> {
         let figures = self.figures();
         let open = figures.connections.iter();
@@ -128,7 +133,7 @@ impl Observer {
         }
     }
 
-    /// All figures, in the text format of Prometheus: the sums of all endpoints.
+    /// All figures in the text format of Prometheus, summed over all endpoints.
     pub(crate) fn metrics(&self, endpoints: &Endpoints) -> String {
         let mut text = Text::default();
         let stats = endpoints.stats();
@@ -172,7 +177,7 @@ impl Observer {
             ),
             (
                 "mpquic_datagrams_dropped_total",
-                "Datagrams of no connection.",
+                "Dropped datagrams that belong to no connection.",
                 sum(|it| it.datagrams_dropped),
             ),
         ] {
@@ -211,7 +216,7 @@ impl Observer {
             let open: Vec<_> = figures.connections.values().cloned().collect();
             (open, figures.ended)
         };
-        // By the server's addresses, because a server has few addresses.
+        // Labels have the server's addresses instead of the clients', because a server has few.
         let mut states: BTreeMap<(IpAddr, &'static str), u64> = BTreeMap::new();
         let mut rtts: BTreeMap<IpAddr, Vec<Duration>> = BTreeMap::new();
         for connection in &open {
@@ -237,7 +242,7 @@ impl Observer {
             ),
             (
                 "mpquic_reinjected_bytes_total",
-                "Stream bytes sent again because their path fell silent.",
+                "Bytes of packets in flight whose content was sent again because their path fell silent or closed.",
                 carried.reinjected,
             ),
         ] {
@@ -265,22 +270,25 @@ fn quantiles(mut rtts: Vec<Duration>) -> [(f64, Duration); 3] {
     QUANTILES.map(|part| (part, nearest_rank(&rtts, part).unwrap_or_default()))
 }
 
-/// Families of figures, one after the other. Callers escape the values of labels.
+/// The text of metrics so far, and the name of the current family. Callers escape the values of
+/// labels.
 #[derive(Debug, Default)]
 pub(crate) struct Text(pub(crate) String, &'static str);
 
 impl Text {
+    /// Begins a family of figures.
     pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.1 = name;
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A family of one figure.
+    /// Adds a family of one figure.
     pub(crate) fn figure(&mut self, name: &'static str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);
         self.sample("", value as f64);
     }
 
+    /// Adds a figure to the current family.
     pub(crate) fn sample(&mut self, labels: &str, value: f64) {
         let _ = writeln!(self.0, "{}{labels} {value}", self.1);
     }
@@ -314,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn carried_bytes_add_up() {
+    fn bytes_of_connections_add_up() {
         let mut carried = Carried::default();
         let mut stats = ConnectionStats::default();
         (
@@ -329,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_ranked() {
+    fn quantiles_of_round_trips_are_nearest_ranks() {
         let millis = Duration::from_millis;
         let rtts = [50, 10, 40, 20, 30].map(millis).to_vec();
         let expected = [(0.5, millis(30)), (0.9, millis(50)), (1.0, millis(50))];
@@ -339,9 +347,8 @@ mod tests {
         assert_eq!(quantiles(rtts), expected);
     }
 
-    /// The end writes waiting lines. Later lines are not written.
     #[test]
-    fn requests_are_in_the_log_when_it_is_finished() {
+    fn finished_log_has_the_requests_before_its_end_and_no_later_ones() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = AccessLog::open(&path, Format::Common).unwrap();
@@ -361,7 +368,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 
-    /// The figure of this name, with its labels.
+    /// The value of the figure whose name and labels are `name`.
     fn figure(text: &str, name: &str) -> f64 {
         let mut found = text.lines().filter_map(|line| line.strip_prefix(name));
         let value = found.find_map(|rest| rest.strip_prefix(' '));
@@ -451,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_kind() {
+    fn requests_are_counted_by_protocol_method_and_status() {
         let observer = Observer::new(None);
         let request = |method: &str, protocol, status, bytes| {
             observer.on_request(entry(method, protocol, status, bytes));
@@ -460,7 +467,7 @@ mod tests {
         request("GET", "HTTP/3", Some(200), 500);
         request("GET", "HTTP/2", Some(404), 10);
         request("PUT", "HTTP/3", None, 0);
-        // Clients may send any method, and each metric takes memory.
+        // Unknown methods and methods in small letters share the metric `other`.
         request("BREW", "HTTP/3", Some(405), 20);
         request("get", "HTTP/3", Some(405), 20);
         let mut text = Text::default();

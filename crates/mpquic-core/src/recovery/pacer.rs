@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-/// This many datagrams may always be sent at once: an initial window.
+/// Smallest capacity of the bucket, datagrams: an initial window.
 const MIN_BURST: u64 = 10;
-/// The most datagrams that may be sent at once.
+/// Largest capacity of the bucket, datagrams.
 const MAX_BURST: u64 = 256;
-/// A burst may hold the bytes of this time at the pacing rate, because timers may be this late.
+/// The bucket holds the bytes of this time at the pacing rate, because timers may fire this late.
 const BURST_TIME: Duration = Duration::from_millis(2);
-/// An empty bucket waits for the bytes of this time at the pacing rate: one timer serves a batch.
+/// An empty bucket waits for the bytes of this time at the pacing rate, so that one timer serves a
+/// batch of datagrams.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 /// The most datagrams in a batch.
 const MAX_BATCH: u64 = 64;
 
-/// A token bucket.
+/// A token bucket, filled at the pacing rate.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
     /// Bytes that may leave now.
@@ -32,12 +33,12 @@ impl Pacer {
     }
 
     /// Bytes that may leave as one train now (at least one `mtu`), or when to ask again. `rate` is
-    /// in bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate);
-    /// `Some(burst)` limits the rate to the next `burst` bytes.
+    /// in bytes per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate). With
+    /// `Some(burst)`, the rate is for the next `burst` bytes only, and the bucket holds no more.
     ///
-    /// A train has the bytes of [`BATCH_TIME`] or [`MIN_BURST`] datagrams at most, and further
-    /// trains may follow at once. The kernel's token buckets hold some 15 kB by default and cut a
-    /// longer train into datagrams, each of which wakes the receiver.
+    /// A train has at most the bytes of [`BATCH_TIME`], or [`MIN_BURST`] datagrams if these have
+    /// more bytes. Further trains may follow at once. The kernel's token buckets hold some 15 kB by
+    /// default and cut a longer train into datagrams, each of which wakes the receiver.
     pub(crate) fn available(
         &mut self,
         now: Instant,
@@ -49,7 +50,7 @@ impl Pacer {
         let mtu = u64::from(mtu.max(1));
         let mut capacity = bytes_in(BURST_TIME, rate).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
         if let Some(burst) = burst {
-            // Whole datagrams: no datagram should wait for a timer alone.
+            // Room for whole datagrams, so that no last datagram waits for a timer alone.
             capacity = capacity.min(burst.max(1).next_multiple_of(mtu));
         }
         let elapsed = now.saturating_duration_since(self.filled);
@@ -59,7 +60,7 @@ impl Pacer {
             self.filled = now;
         } else if earned > 0 {
             self.tokens += earned;
-            // The rest of the time, which makes a fraction of a byte, counts for the next call.
+            // The next call counts the rest of the time, which makes a fraction of a byte.
             self.filled += time_for(earned, rate).min(elapsed);
         }
         let batch = bytes_in(BATCH_TIME, rate).clamp(mtu, MAX_BATCH * mtu);
@@ -68,7 +69,7 @@ impl Pacer {
             return Ok(self.tokens.min(train));
         }
         let batch = batch.min(capacity);
-        // A nanosecond more, since `time_for` rounds down.
+        // One nanosecond more, because `time_for` rounds down.
         let wait = time_for(batch - self.tokens, rate) + Duration::from_nanos(1);
         Err(self.filled + wait)
     }
@@ -79,12 +80,13 @@ impl Pacer {
     }
 }
 
+/// The bytes of `time` at `rate` bytes per second, rounded down.
 fn bytes_in(time: Duration, rate: u64) -> u64 {
     let bytes = time.as_nanos() * u128::from(rate) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The time for `bytes` at `rate`, rounded down.
+/// The time for `bytes` at `rate` bytes per second, rounded down.
 fn time_for(bytes: u64, rate: u64) -> Duration {
     // One datagram at one byte per second takes less than a day; larger values are cut off there.
     const LONGEST: u128 = 86_400 * 1_000_000_000;
@@ -99,7 +101,8 @@ mod tests {
 
     const MTU: u16 = 1000;
 
-    /// Sends whenever allowed for `seconds`; returns bytes sent and the number of waits.
+    /// Sends at each allowed time for `seconds`, with timers late by `lateness`. Returns the sent
+    /// bytes and the number of waits.
     fn run(rate: u64, seconds: u64, lateness: Duration) -> (u64, u32) {
         let start = start();
         let mut pacer = Pacer::new(start);
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_rate() {
+    fn sender_keeps_the_rate_also_with_late_timers() {
         for rate in [1_000, 125_000, 12_500_000, 125_000_000, 1_250_000_000] {
             for lateness in [Duration::ZERO, Duration::from_micros(900)] {
                 let (sent, waits) = run(rate, 10, lateness);
@@ -133,7 +136,7 @@ mod tests {
                     assert!(sent + 2000 >= expected, "{rate}: {sent} is too little");
                 }
                 assert!(sent <= expected + burst, "{rate}: {sent} is too much");
-                // One wait per millisecond or per 64 datagrams.
+                // At most one wait per millisecond, per datagram or per 64 datagrams.
                 let batch = (rate / 1000).clamp(1000, 64_000);
                 assert!(
                     u64::from(waits) <= expected / batch + 1,
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(wait(1000), Duration::from_secs(1) + Duration::from_nanos(1));
         let batch = Duration::from_millis(1) + Duration::from_nanos(1);
         assert_eq!(wait(10_000_000), batch);
-        // 64 datagrams
+        // The largest batch has 64 datagrams.
         assert_eq!(wait(128_000_000), batch / 2 + Duration::from_nanos(1));
     }
 }

@@ -7,15 +7,15 @@ use super::state::Recovery;
 use crate::ids::SpaceId;
 use crate::space::SentPacket;
 
-/// The longest backoff, so that a path that works again is noticed within a minute (RFC 6298
-/// section 2.5 allows the same for TCP).
+/// The longest time between probes of a path without an alternative: a path that works again is
+/// noticed within a minute (RFC 6298 section 2.5 allows the same limit for TCP).
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// After this many probe timeouts in a row, a path is silent since the first of them.
+/// After this many probe timeouts in a row, a path counts as silent from the first of them on.
 const SILENCE: u32 = 2;
-/// After this many probe timeouts in a row, only the newest packets are kept.
+/// After more probe timeouts in a row, only the newest [`KEPT_WHEN_SILENT`] packets are kept.
 const PATIENCE: u32 = 16;
-/// The number of ack-eliciting packets kept then.
+/// Number of ack-eliciting packets that a path keeps after [`PATIENCE`].
 const KEPT_WHEN_SILENT: usize = 64;
 
 /// The connection's state for setting a path's recovery timer.
@@ -23,18 +23,19 @@ const KEPT_WHEN_SILENT: usize = 64;
 pub(crate) struct TimeoutContext {
     /// The peer's `max_ack_delay`.
     pub(crate) peer_max_ack_delay: Duration,
-    /// The handshake is confirmed; before, the application space has no probe timeout.
+    /// True once the handshake is confirmed. Before, the application space has no probe timeout.
     pub(crate) handshake_confirmed: bool,
     /// See [`AckContext::peer_validated_address`](super::AckContext).
     pub(crate) peer_validated_address: bool,
-    /// The anti-amplification limit forbids sending: no probe timeout (RFC 9002 section 6.2.2.1).
+    /// True while the anti-amplification limit forbids sending: then there is no probe timeout (RFC
+    /// 9002 section 6.2.2.1).
     pub(crate) amplification_limited: bool,
-    /// Upper limit of the back-off, unless a single probe timeout is longer.
+    /// Longest probe timeout with backoff. A probe timeout that is longer without backoff stays.
     pub(crate) max_backoff: Duration,
-    /// Another path could carry what waits for acknowledgement here.
+    /// True if another path could carry the unacknowledged data of this path.
     pub(crate) has_alternative: bool,
-    /// Handshake keys are available: a client with nothing in flight probes with a Handshake
-    /// packet.
+    /// True if Handshake keys are available: then a client without packets in flight probes with a
+    /// Handshake packet.
     pub(crate) has_handshake_keys: bool,
 }
 
@@ -50,20 +51,21 @@ pub(crate) enum TimeoutKind {
 /// The next recovery timeout of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecoveryTimeout {
-    /// When.
+    /// The time of the timeout.
     pub(crate) at: Instant,
-    /// The space it concerns.
+    /// The packet number space of the timeout.
     pub(crate) space: SpaceId,
     /// The kind of the timer.
     pub(crate) kind: TimeoutKind,
 }
 
 impl Recovery {
-    /// The probe timeout without backoff. `max_ack_delay` is the peer's, zero for Initial and
-    /// Handshake packets.
+    /// The probe timeout without backoff. `max_ack_delay` is the peer's value, or zero for Initial
+    /// and Handshake packets.
     pub(crate) fn pto(&self, max_ack_delay: Duration) -> Duration {
         let base = self.rtt.pto_base();
-        // More than RFC 9002 section 6.2.1 asks for, if acknowledgements took a longer way before.
+        // More than RFC 9002 section 6.2.1 asks for: acknowledgements that now take a shorter way
+        // may go back to their own, longer path at any time.
         let longer = self
             .ack_path
             .least_rtt()
@@ -71,9 +73,10 @@ impl Recovery {
         base + longer + max_ack_delay
     }
 
-    /// The earliest timeout of the path's spaces: a loss timer before the probe timeout (RFC 9002
-    /// A.8). Without packets in flight, only a client has a timeout: the anti-amplification limit
-    /// may stop its server.
+    /// The next timeout of the path's spaces: the earliest loss timer, or the earliest probe
+    /// timeout if no space has a loss timer (RFC 9002 A.8). Without ack-eliciting packets in
+    /// flight, only a client has a timeout, because the anti-amplification limit may stop its
+    /// server.
     pub(crate) fn next_timeout<'a, I>(
         &self,
         spaces: I,
@@ -104,7 +107,7 @@ impl Recovery {
             .or_else(|| self.deadlock_timeout(cx))
     }
 
-    /// When to probe because ack-eliciting packets of `space` are not acknowledged.
+    /// The probe timeout for unacknowledged ack-eliciting packets of `space`.
     fn probe_timeout(
         &self,
         space: &PacketNumberSpace,
@@ -115,17 +118,18 @@ impl Recovery {
         }
         let max_ack_delay = match space.id() {
             SpaceId::Initial | SpaceId::Handshake => Duration::ZERO,
-            // RFC 9002 section 6.2.1: not before the handshake is confirmed
+            // RFC 9002 section 6.2.1: no probe timeout before the handshake is confirmed
             SpaceId::Data(_) if cx.handshake_confirmed => cx.peer_max_ack_delay,
             SpaceId::Data(_) => return None,
         };
-        // The last probe timeout counts too, in case its probe could not be sent.
+        // The last probe timeout counts as a packet, in case its probe could not be sent.
         let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
         let timeout = self.backed_off(self.pto(max_ack_delay), cx.max_backoff);
         // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender of a slow
-        // stream would notice a dead path only at the end of its window. Therefore the timeout ends
-        // at most twice its length after packets began to wait; and with another path for their
-        // content, once its length after an acknowledgement is owed.
+        // stream would notice a dead path only at the end of its window. Restarts are therefore
+        // limited. If another path can carry the data, the timer expires one timeout after the peer
+        // began to owe an acknowledgement. Otherwise the timer expires at the latest two timeouts
+        // after packets began to wait.
         let latest = if cx.has_alternative {
             space.owed_since.max(self.last_probe_timeout)? + timeout
         } else {
@@ -138,8 +142,8 @@ impl Recovery {
         })
     }
 
-    /// When a client must send a packet to keep the server from waiting forever (RFC 9002 section
-    /// 6.2.2.1).
+    /// The time at which a client must send a packet, because its server may wait forever at the
+    /// anti-amplification limit (RFC 9002 section 6.2.2.1).
     fn deadlock_timeout(&self, cx: &TimeoutContext) -> Option<RecoveryTimeout> {
         if cx.peer_validated_address {
             return None;
@@ -157,11 +161,11 @@ impl Recovery {
 
     fn backed_off(&self, pto: Duration, limit: Duration) -> Duration {
         let factor = 1u32.checked_shl(self.pto_count).unwrap_or(u32::MAX);
-        // A single PTO above the limit is waited for in full.
+        // A PTO without backoff above the limit stays as it is.
         pto.saturating_mul(factor).min(limit.max(pto))
     }
 
-    /// A probe timeout passed: backs off and asks for probes in `space`. Nothing is declared lost
+    /// A probe timeout passed: backs off and asks for probes in `space`. No packet is declared lost
     /// (MP-156).
     pub(crate) fn on_probe_timeout(&mut self, space: &mut PacketNumberSpace, now: Instant) {
         self.pto_count = self.pto_count.saturating_add(1);
@@ -171,13 +175,13 @@ impl Recovery {
         self.last_probe_timeout = Some(now);
         self.last_activity = now;
         self.ecn.on_probe_timeout(self.pto_count);
-        // RFC 9002 section 6.2.4: one or two, but not more than the unacknowledged packets
+        // RFC 9002 section 6.2.4: one or two probes, but not more than unacknowledged packets
         space.probes = space.sent.ack_eliciting().clamp(1, 2) as u8;
     }
 
-    /// After many silent probe timeouts, removes all but the newest packets of the path, to keep
-    /// unanswered probes and PINGs from accumulating. The removed packets' content must be sent
-    /// again. Later acknowledgements of these packets are ignored.
+    /// After many probe timeouts in a row, removes all but the newest packets of the path, so that
+    /// unanswered probes and PINGs do not accumulate. Callers must send the content of the removed
+    /// packets again. Later acknowledgements of these packets are ignored.
     pub(crate) fn forget_unanswered(
         &mut self,
         space: &mut PacketNumberSpace,

@@ -1,4 +1,4 @@
-//! [`Recovery`]: what is known of one path.
+//! [`Recovery`]: the state of loss recovery, congestion measurement and pacing of one path.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,11 @@ use crate::config::TransportConfig;
 use crate::ids::PathId;
 use crate::space::SentPacket;
 
-/// Two datagrams may leave in this time, or in a shorter round trip, at any rate of the controller.
+/// However low the controller's rate is, two datagrams may leave in this time, or in a round trip
+/// if the round trip is longer.
 const SLOWEST_PACE: Duration = Duration::from_millis(100);
 
-/// Recovery state of one path. Path 0's also serves the Initial and Handshake spaces.
+/// Recovery state of one path. The state of path 0 also serves the Initial and Handshake spaces.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     /// Round-trip time.
@@ -29,15 +30,16 @@ pub(crate) struct Recovery {
     pub(super) bytes_in_flight: u64,
     pub(super) pto_count: u32,
     pub(super) last_probe_timeout: Option<Instant>,
-    /// No acknowledgement is owed since before this.
+    /// The path still worked at this time, so no acknowledgement counts as owed before it.
     pub(super) owed_from: Option<Instant>,
     /// See [`Self::is_silent`].
     pub(super) silent_since: Option<Instant>,
-    /// When an ack-eliciting packet was last sent, something was newly acknowledged, or a probe
-    /// timeout passed.
+    /// The last time at which an ack-eliciting packet left, a packet was newly acknowledged, or a
+    /// probe timeout passed.
     pub(super) last_activity: Instant,
     pub(super) delivery_rate: DeliveryRateEstimator,
     pub(super) loss_rate: LossRate,
+    /// See [`Self::set_app_limited`].
     pub(super) is_app_limited: bool,
     /// No congestion was detected yet.
     pub(super) is_starting: bool,
@@ -45,9 +47,9 @@ pub(crate) struct Recovery {
     pub(super) loss_event: Option<LossEvent>,
     /// When the path's addresses last changed.
     pub(super) address_since: Option<Instant>,
-    /// Packets that the peer may have kept.
+    /// Set if the peer may have kept packets until the end of the handshake.
     pub(super) kept: Option<Kept>,
-    /// Where the last acknowledgement came from.
+    /// The path on which acknowledgements arrive.
     pub(super) ack_path: AckPath,
 }
 
@@ -55,23 +57,24 @@ pub(crate) struct Recovery {
 /// 5.7).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
-    /// Of the path over which the handshake goes.
+    /// Round-trip time of the handshake's path.
     round_trip: Duration,
-    /// Packets that left later are not among them.
+    /// Packets that left from this time on were not kept. `None` while the peer may keep packets.
     until: Option<Instant>,
 }
 
 impl Kept {
-    /// True if the sample may include the time of keeping. The end of the handshake takes at most a
-    /// round trip of its path, and the answer comes over a shorter path: a packet with a sample
-    /// above two round trips was not kept.
+    /// True if an RTT sample may include the time for which the peer kept the packet. The peer
+    /// keeps a packet for at most one round trip of the handshake's path, and the packet's own path
+    /// has a shorter round trip. A sample of two handshake round trips or more is therefore of a
+    /// packet that was not kept.
     pub(super) fn spoils(&self, sample: Duration, sent: Instant) -> bool {
         sample < 2 * self.round_trip && self.until.is_none_or(|until| sent < until)
     }
 }
 
 impl Recovery {
-    /// A path on which nothing was sent yet.
+    /// The state of a path on which no packet was sent yet.
     pub(crate) fn new(config: &TransportConfig, now: Instant) -> Self {
         Self {
             rtt: RttEstimator::new(config.initial_rtt),
@@ -95,8 +98,8 @@ impl Recovery {
         }
     }
 
-    /// The peer keeps packets until the end of the handshake reaches it, over a path with this
-    /// round trip.
+    /// From now on, the peer may keep packets until the end of the handshake reaches the peer, over
+    /// a path with this round-trip time.
     pub(crate) fn await_handshake(&mut self, round_trip: Duration) {
         self.kept = Some(Kept {
             round_trip,
@@ -121,19 +124,21 @@ impl Recovery {
         self.pto_count
     }
 
-    /// True after probe timeouts in a row, before an acknowledgement of packets sent since the
-    /// first of them. An acknowledgement of earlier packets may have been lost at first: it shows
-    /// neither a working path nor the length of a round trip.
+    /// True from the second probe timeout in a row until a packet is acknowledged that left after
+    /// the first of these timeouts. An acknowledgement of earlier packets shows neither a working
+    /// path nor the length of a round trip, because an earlier acknowledgement may have been lost.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_since.is_some()
     }
 
-    /// Share of packets lost among the last 1000 resolved: (lost + 1/2) / (resolved + 1).
+    /// Share of lost packets among the last 1000 packets that were acknowledged or lost: (lost +
+    /// 1/2) / (packets + 1).
     pub(crate) fn loss_rate(&self) -> f64 {
         self.loss_rate.share()
     }
 
-    /// Largest delivery rate of the last ten round trips, bytes per second.
+    /// Largest delivery rate of the last ten round trips, bytes per second; `None` before the first
+    /// sample.
     pub(crate) fn delivery_rate(&self) -> Option<u64> {
         self.delivery_rate.max()
     }
@@ -149,10 +154,10 @@ impl Recovery {
         }
     }
 
-    /// The rate for [`Pacer::available`], bytes per second: the controller's, or 1.25 windows per
-    /// smoothed RTT (RFC 9002 section 7.7); 2 windows until congestion is first noticed, so that
-    /// slow start can double. Two datagrams may be sent in a round trip or [`SLOWEST_PACE`],
-    /// however low the controller's rate is.
+    /// The rate for [`Pacer::available`], bytes per second: the controller's rate, but at least two
+    /// datagrams in [`SLOWEST_PACE`] or in a longer round trip. Without a rate of the controller,
+    /// 1.25 windows per smoothed RTT (RFC 9002 section 7.7), or 2 windows before the first
+    /// congestion, so that slow start can double the window.
     pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>, mtu: u16) -> u64 {
         let smoothed = self.rtt.smoothed();
         if let Some(rate) = controller_rate {
@@ -196,8 +201,8 @@ impl Recovery {
         space.sent.insert(packet_number, packet);
     }
 
-    /// The next reported acknowledgement came on this path; `is_own` for the path of the
-    /// acknowledged packets.
+    /// The next reported acknowledgement came on the path `path`; `is_own` is true if the
+    /// acknowledged packets left on this path.
     pub(crate) fn on_ack_path(&mut self, path: PathId, is_own: bool) {
         self.ack_path.on_ack(path, is_own, self.rtt.smoothed());
     }
@@ -207,9 +212,9 @@ impl Recovery {
         self.ack_path.carrier()
     }
 
-    /// Forgets all packets sent in `space`: its keys are discarded, 0-RTT was rejected, a Retry
-    /// arrived or the path is gone. The packets are appended to `drained` and count neither as
-    /// acknowledged nor as lost; the space itself remains usable (RFC 9002 A.11).
+    /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
+    /// Retry arrived or the path is gone. The packets are appended to `drained` and count neither
+    /// as acknowledged nor as lost. The space remains usable (RFC 9002 A.11).
     pub(crate) fn discard_space(
         &mut self,
         space: &mut PacketNumberSpace,

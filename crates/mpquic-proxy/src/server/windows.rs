@@ -1,8 +1,9 @@
-//! [`Windows`]: the memory that each client can make the proxy hold with flow control.
+//! [`Windows`]: the flow control windows of clients' connections, and the account of the memory
+//! that full windows would take.
 //!
 //! A target that does not read fills the receive window of the connection, and a client that does
-//! not acknowledge fills the send window. Credit cannot be taken back from a peer, so the account
-//! counts promised windows, not their content.
+//! not acknowledge fills the send window. The proxy cannot take credit back from a peer, so the
+//! account counts promised windows, even while they are empty.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,28 +13,30 @@ use mpquic_tokio::{Connection, VarInt};
 use crate::shares::{Holding, Pool, Rules, Taker};
 use crate::transport::FIRST_WINDOW;
 
-/// Memory of a connection for each byte of its windows: received data keeps its whole datagrams,
-/// which take up to twice the size of the data, and sent data waits for acknowledgements.
+/// Memory for each byte of window size, bytes. Two are for the receive window, because received
+/// data keeps its whole datagrams, which take up to twice the size of the data. The third is for
+/// sent data that waits for acknowledgements.
 const MEMORY: u64 = 3;
-/// Divisor for the windows of a connection: a third of the user's free memory. Further connections
-/// get the rest.
+/// A connection gets this fraction of its user's free memory, and leaves the rest to the user's
+/// further connections.
 const PART: u64 = 3;
-/// Divisor for the same, of the free memory of all users: some sixty users get more than the first
-/// windows.
+/// A connection gets at most this fraction of the free memory of all users. With 4 GiB for all, 50
+/// to 100 users get more than the first windows.
 const PART_OF_ALL: u64 = 16;
-/// The largest windows of a connection.
+/// The largest size of a window, bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// The windows of all clients.
+/// The memory account of the windows of all clients.
 #[derive(Debug)]
 pub(super) struct Windows(Pool);
 
-/// What a connection has of the account. Dropping this gives the memory back to its user.
+/// The memory of one connection's windows in the account. The drop gives the memory back to the
+/// user.
 #[derive(Debug, Default)]
 pub(super) struct Windowed(Mutex<Option<Holding>>);
 
 impl Windows {
-    /// No connections. `total` is the memory of all users, in bytes.
+    /// An account without connections. `total` is the memory of all users, in bytes.
     pub(super) fn new(total: u64) -> Self {
         Self(Pool::new(Rules {
             capacity: total,
@@ -48,7 +51,8 @@ impl Windows {
         self.0.set_capacity(total);
     }
 
-    /// Raises the windows of a connection once. `memory` is the whole memory of the user, in bytes.
+    /// Raises the windows of a connection, at the first call for the connection. `memory` is the
+    /// whole memory of the user, in bytes.
     pub(super) fn widen(
         &self,
         windowed: &Windowed,
@@ -66,8 +70,8 @@ impl Windows {
         }
     }
 
-    /// The size in bytes of each window of a further connection. `None` for a user without enough
-    /// memory, or if other users have left too little: the connection keeps the first windows.
+    /// The size in bytes of each window of a further connection. `None` if the user's memory or the
+    /// memory of all users is nearly used up: the connection keeps its first windows.
     fn grant(&self, taker: &Taker, memory: u64) -> Option<(u64, Holding)> {
         let left = memory.saturating_sub(self.0.used_by(taker));
         let part = (left / PART).min(self.0.left() / PART_OF_ALL);
@@ -90,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_of_a_user_share_its_memory() {
+    async fn windows_of_a_user_shrink_with_each_connection_and_stay_within_its_memory() {
         let windows = Windows::new(64 << 30);
         let [a, b] = ["a", "b"].map(|name| Taker::User(name.into()));
         let memory = 512 << 20;
@@ -103,15 +107,20 @@ mod tests {
         );
         assert_eq!(windows.memory(), 3 * sizes.iter().sum::<u64>());
         assert!(windows.memory() <= memory);
-        let other = windows.grant(&b, 16 << 30).expect("memory of its own");
+        let other = windows
+            .grant(&b, 16 << 30)
+            .expect("another user has memory of its own");
         assert_eq!(other.0, LARGEST);
         drop(many);
         assert_eq!(windows.memory(), 3 * LARGEST);
-        let again = windows.grant(&a, memory).expect("given back");
+        let again = windows
+            .grant(&a, memory)
+            .expect("dropped windows give memory back");
         assert_eq!(again.0, sizes[0]);
     }
+
     #[tokio::test]
-    async fn the_windows_of_all_users_have_a_total() {
+    async fn windows_of_many_users_stay_within_the_memory_of_all() {
         let total = 4 << 30;
         let windows = Windows::new(total);
         let users = (0..1000).map(|number| Taker::User(format!("user {number}").into()));
@@ -126,6 +135,6 @@ mod tests {
         assert!(windows.memory() > total - total / 8);
         windows.set_total(2 * total);
         let later = windows.grant(&Taker::User("later".into()), 512 << 20);
-        assert!(later.expect("more memory").0 > 56 << 20);
+        assert!(later.expect("a larger total leaves memory").0 > 56 << 20);
     }
 }

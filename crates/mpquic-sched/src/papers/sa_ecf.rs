@@ -9,8 +9,9 @@ use crate::papers::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
 /// Weighted round robin over the streams. For the stream whose turn it is, earliest completion
-/// first decides with the unsent bytes of that stream. A stream that is better off waiting is
-/// passed over. Only if all streams are better off waiting, no data is sent.
+/// first (ECF) compares two ways to send the stream's unsent bytes: now on the slower path, or
+/// later on the faster path. A stream that completes earlier by waiting is passed over. If all
+/// streams complete earlier by waiting, no data is sent.
 ///
 /// Source: Rabitsch, Hurtig and Brunstrom, "A Stream-Aware Multipath QUIC Scheduler for
 /// Heterogeneous Paths", EPIQ 2018. Inputs: those of ECF, priorities and unsent bytes of the
@@ -21,28 +22,34 @@ use crate::plain_cases::PlainCases;
 /// to no turn, and leave on the fastest path with room.
 #[derive(Debug, Default)]
 pub struct SaEcf {
+    /// See [`SaEcf::new`].
     count_interleaving: bool,
     cases: PlainCases,
-    /// Sorted by stream ID.
+    /// The streams with data, sorted by stream ID.
     turns: Vec<Turn>,
+    /// Number of decisions so far.
     round: u64,
 }
 
+/// The place of a stream in the round robin.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     stream: StreamId,
-    /// Credit of the stream, in weights.
+    /// Credit of the stream, in weights. The stream with the most credit is next.
     credit: i64,
+    /// ECF's hysteresis: the last verdict on the stream was to wait.
     waiting: bool,
     /// The last round in which the stream had data.
     seen: u64,
+    /// The stream's priority, 1 to 256.
     weight: u64,
+    /// Unsent bytes of the stream.
     unsent: u64,
 }
 
 impl SaEcf {
-    /// A scheduler. With `count_interleaving`, data of other streams that will be interleaved
-    /// counts as unsent data of a stream.
+    /// A scheduler. With `count_interleaving`, ECF counts the data of other streams that will be
+    /// interleaved as unsent data of a stream.
     pub fn new(count_interleaving: bool) -> Self {
         Self {
             count_interleaving,
@@ -50,7 +57,7 @@ impl SaEcf {
         }
     }
 
-    /// Gives every stream with data its credit. Returns the sum of the weights.
+    /// Gives every stream with data a credit of its weight. Returns the sum of the weights.
     fn begin_round(&mut self, view: &View<'_>) -> u64 {
         self.round += 1;
         let mut sum = 0;
@@ -82,7 +89,8 @@ impl SaEcf {
         sum
     }
 
-    /// Unsent bytes to be used in ECF's comparison.
+    /// The unsent bytes of a stream for ECF's comparison. `weights` is the sum of all weights,
+    /// `backlog` the unsent bytes of all streams.
     fn left(&self, turn: &Turn, weights: u64, backlog: u64) -> u64 {
         if self.count_interleaving {
             backlog.min(turn.unsent.saturating_mul(weights) / turn.weight.max(1))
@@ -172,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_follow_the_weights() {
+    fn streams_take_turns_in_proportion_to_their_weights() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 100)]);
         scene.streams = vec![stream(0, 3, 100_000), stream(1, 1, 100_000)];
         let mut scheduler = SaEcf::default();
@@ -186,8 +194,8 @@ mod tests {
     #[test]
     fn stream_that_waits_lets_another_stream_send() {
         let mut scene = Scene::new(vec![full(path(0, 10)), path(1, 100)]);
-        // For the large first stream, using both paths is better; the second stream is done earlier
-        // by waiting.
+        // The large first stream completes earlier on both paths, the second stream by waiting for
+        // the fast path.
         scene.streams = vec![stream(0, 1, 3_000_000), stream(1, 200, 30_000)];
         let mut scheduler = SaEcf::default();
         for _ in 0..3 {

@@ -7,8 +7,9 @@ use super::results::{Run, ScenarioResults, Trace};
 use super::runs::{Experiment, Outcomes, PARTS};
 
 /// Does all runs of several experiments in `threads` threads, and calls `progress` after each run.
-/// `done` gets the results of each experiment, in order, after the last run of the experiment and
-/// of all earlier experiments. The results do not depend on the number of threads.
+/// `done` gets the index and the results of each experiment, in order: once the runs of this
+/// experiment and of all earlier experiments are over. The results do not depend on the number of
+/// threads.
 pub fn run_all(
     experiments: &[Experiment],
     threads: usize,
@@ -70,6 +71,7 @@ impl Experiment {
 /// The runs that are left to do.
 struct Work<'a> {
     experiments: &'a [Experiment],
+    /// The state of each experiment.
     state: Mutex<Vec<State>>,
     /// Notified after new runs, and after the last run of an experiment.
     changed: Condvar,
@@ -82,12 +84,14 @@ struct State {
     parts: usize,
     /// Runs of the begun parts that no thread has taken yet.
     waiting: VecDeque<usize>,
+    /// Number of runs that threads have taken and not finished.
     running: usize,
+    /// Finished runs.
     outcomes: Outcomes,
 }
 
 impl State {
-    /// Begins the next part with runs.
+    /// Begins parts until a run waits, or until no part is left.
     fn begin_next(&mut self, experiment: &Experiment) {
         while self.waiting.is_empty() && self.parts < PARTS {
             self.waiting.extend(experiment.part(self.parts));
@@ -111,12 +115,12 @@ impl<'a> Work<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {
-        // A panic of a thread with the lock leaves no state half changed.
+        // A panic of a thread that holds the lock leaves no state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run: its experiment and index. Waits while an undecided experiment may start
-    /// another part.
+    /// Takes the next run: the index of its experiment, and its own index. Waits while runs under
+    /// way may begin another part of their experiment. `None` once no run is left.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {
@@ -144,7 +148,7 @@ impl<'a> Work<'a> {
             state.running -= 1;
             return None;
         }
-        // No other thread works on this experiment meanwhile.
+        // This was the last run of the begun parts: no other thread works on the experiment now.
         let outcomes = std::mem::take(&mut state.outcomes);
         let more = state.parts < PARTS;
         drop(states);
