@@ -177,8 +177,8 @@ fn after_an_outage_of_all_paths_bytes_flow_again_soon() {
                 let mut pair = case.downloading(seed);
                 pair.set_outage("dying", true);
                 pair.set_outage("other", true);
-                // Probes go about two seconds apart by then: where between two of them it ends is
-                // chance.
+                // Probes of a silent path leave 0.5 to 1.5 s apart: the outage ends at a random time
+                // between two probes.
                 pair.drive(20 * SECOND + MS * 290 * seed as u32);
                 pair.set_outage(back, false);
                 let before = received(&pair);
