@@ -451,6 +451,48 @@ mod tests {
         );
     }
 
+    /// RFC 9002 section 7.3.2: with the cut, its recovery period is taken back.
+    #[test]
+    fn packets_of_a_recovery_taken_back_grow_and_cut_the_window() {
+        let now = start();
+        let spurious = congestion(CongestionKind::Spurious, now + 2 * RTT, now);
+        let restored = || {
+            let mut window = Window::new(1200);
+            let loss = congestion(CongestionKind::Loss, now + RTT, now);
+            window.on_congestion_event(&loss, 0.5);
+            window.on_congestion_event(&spurious, 0.5);
+            assert_eq!(window.rounded(), 12_000);
+            window
+        };
+        // Sent before the cut that was taken back.
+        let sent_at = now + RTT / 2;
+        let mut window = restored();
+        window.on_ack(&acked(now + 3 * RTT, sent_at, 1200));
+        assert_eq!(window.rounded(), 13_200);
+        let mut window = restored();
+        let loss = congestion(CongestionKind::Loss, now + 3 * RTT, sent_at);
+        assert_eq!(window.on_congestion_event(&loss, 0.5), Reaction::Cut);
+        assert_eq!(window.rounded(), 6_000);
+    }
+
+    /// RFC 9002 section 7.6.2: a late packet does not show that the others arrived.
+    #[test]
+    fn persistent_congestion_is_never_taken_back() {
+        let now = start();
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        let persistent = congestion(CongestionKind::Persistent, now + RTT, now);
+        let spurious = congestion(CongestionKind::Spurious, now + 2 * RTT, now);
+        for events in [&[loss, persistent][..], &[persistent]] {
+            let mut window = Window::new(1200);
+            for event in events {
+                window.on_congestion_event(event, 0.5);
+            }
+            assert_eq!(window.on_congestion_event(&spurious, 0.5), Reaction::None);
+            assert_eq!(window.rounded(), 2_400);
+            assert_eq!(window.threshold(), Some(6_000));
+        }
+    }
+
     /// RFC 9959 section 3
     #[test]
     fn result_of_resuming_sets_window_and_threshold() {

@@ -260,6 +260,68 @@ fn a_scheduler_of_choices_sees_nothing_with_a_single_path() {
     );
 }
 
+/// The events about packets that a scheduler heard, in their order.
+#[derive(Debug)]
+struct Counter {
+    heard: Heard,
+    asks: bool,
+}
+
+impl Scheduler for Counter {
+    fn select(&mut self, _: &View<'_>) -> Decision {
+        Decision::send(PathId::ZERO)
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
+        if matches!(
+            event,
+            SchedulerEvent::Sent(_) | SchedulerEvent::Acked(..) | SchedulerEvent::RttUpdated(_)
+        ) {
+            self.heard.lock().unwrap().push(event.clone());
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        match self.asks {
+            true => Needs::default().with_packet_events(),
+            false => Needs::default(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+}
+
+#[test]
+fn a_scheduler_that_asks_hears_of_packets_and_of_each_round_trip_time() {
+    for asks in [true, false] {
+        let heard = Heard::default();
+        let shared = heard.clone();
+        let mut setup = Setup::new();
+        setup.client.scheduler = factory("counter", move || {
+            Box::new(Counter {
+                heard: shared.clone(),
+                asks,
+            })
+        });
+        let topology = Topology::new().path("only", LinkConfig::new(10.0, 5 * MS));
+        let mut pair = Pair::connected(&topology, setup);
+        pair.drive(100 * MS);
+        take(&heard);
+        pair.send(Side::Client, 1000).unwrap();
+        pair.drive(100 * MS);
+        let heard = take(&heard);
+        let hears = |wanted: fn(&SchedulerEvent) -> bool| heard.iter().any(wanted);
+        let kinds = [
+            hears(|event| matches!(event, SchedulerEvent::Sent(_))),
+            hears(|event| matches!(event, SchedulerEvent::Acked(_, Some(_)))),
+            hears(|event| *event == SchedulerEvent::RttUpdated(PathId::ZERO)),
+        ];
+        assert_eq!(kinds, [asks; 3], "{heard:?}");
+    }
+}
+
 /// Sends everything on path 0, and copies on path 1.
 #[derive(Debug)]
 struct Copier;

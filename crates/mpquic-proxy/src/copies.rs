@@ -225,8 +225,14 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::SocketAddr;
+
+    use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
 
     use super::*;
+    use crate::class::FlowKind;
+    use crate::flow_table::FlowTable;
+    use crate::transport::adapt;
 
     #[test]
     fn each_number_is_new_once() {
@@ -252,6 +258,42 @@ mod tests {
         assert!(!seen.is_new((1 << 62) - 1));
         assert!(seen.is_new((1 << 62) - 2));
         assert!(!seen.is_new(0));
+    }
+
+    /// A full queue of DATAGRAMs would make each payload late that comes after the flood, whatever
+    /// its flow. The test never waits in the flood, so no payload leaves meanwhile.
+    #[tokio::test]
+    async fn a_flood_is_refused_before_the_queue_is_full() {
+        let mut transport = default_transport();
+        adapt(&mut transport, 1);
+        let room = transport.datagram_send_buffer;
+        let transport = transport.build().unwrap();
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"]).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Endpoint::server(config.transport_config(transport.clone()), any).unwrap();
+        let config = ClientConfig::dangerous_insecure(&[b"test"]).unwrap();
+        let client = Endpoint::builder()
+            .bind(any)
+            .client(config.transport_config(transport))
+            .build()
+            .unwrap();
+        let connecting = client.connect(server.local_addr().unwrap(), "localhost");
+        let accepting = async { server.accept().await.unwrap().await };
+        let (connection, accepted) = tokio::join!(connecting.unwrap(), accepting);
+        let (connection, _accepted) = (connection.unwrap(), accepted.unwrap());
+        for (class, free) in [
+            (Class::Bulk, room / 2),
+            (Class::Interactive, room / 4),
+            (Class::RealTime, room / 4),
+        ] {
+            let flow = Arc::<FlowTable>::default().begin(FlowKind::Udp, None, None, Some(class));
+            let stream = StreamId::try_from(0).unwrap();
+            let sender = UdpSender::new(&connection, stream, flow.clone(), Numbers::ALL);
+            let refused = (0..room / 500).find_map(|_| sender.send(&[0; 1001]).err());
+            assert_eq!(refused, Some(SendDatagramError::Blocked), "{class}");
+            let left = connection.datagram_send_buffer_space();
+            assert!(left > free - 2000, "{class}: {left} of {room} bytes");
+        }
     }
 
     #[test]

@@ -437,6 +437,22 @@ mod tests {
         Ok(())
     }
 
+    /// The task of a drained connection may end after the next connection has got its handle.
+    #[test]
+    fn late_end_of_a_task_leaves_the_next_connection_alone() {
+        let state = state(endpoint(None, 1));
+        let mut registry = state.lock();
+        let handle = ConnectionHandle(0);
+        let [drained, next] = [(), ()].map(Arc::new);
+        registry.insert(handle, drained.clone());
+        registry.handle_event(handle, EndpointEvent::drained());
+        registry.insert(handle, next.clone());
+        registry.forget(handle, &drained);
+        assert_eq!(registry.open(), 1);
+        registry.forget(handle, &next);
+        assert_eq!(registry.open(), 0);
+    }
+
     /// While the application takes no attempt for minutes, old attempts make room for new attempts.
     #[test]
     fn attempts_nobody_takes_are_bounded() -> TestResult {

@@ -22,6 +22,10 @@ struct Paths {
     rate: u64,
     /// Acknowledgements report that the application was the limit.
     app_limited: bool,
+    /// The round trip time that acknowledgements report.
+    rtt: Duration,
+    /// The next acknowledgement reports that acknowledgements return on another path.
+    rtt_restarted: bool,
 }
 
 impl Paths {
@@ -39,6 +43,8 @@ impl Paths {
             in_flight: 20_000,
             rate: 1_000_000,
             app_limited: false,
+            rtt: RTT,
+            rtt_restarted: false,
         };
         let cruises = |paths: &Self| {
             let mut phases = (0..count).map(|path| paths.phase(path));
@@ -82,7 +88,8 @@ impl Paths {
     fn acknowledge(&mut self, path: PathId) {
         let mut ack = acked(self.now, self.now - RTT, 1000);
         ack.in_flight = self.in_flight;
-        ack.rtt = crate::testing::rtt(RTT);
+        ack.rtt = crate::testing::rtt(self.rtt);
+        ack.rtt_restarted = std::mem::take(&mut self.rtt_restarted);
         ack.rtt.samples = self.delivered + 1;
         let before = self.delivered.saturating_sub(40_000);
         let mut rate = DeliveryRate::new(self.rate, before, self.delivered);
@@ -127,6 +134,20 @@ impl Paths {
             self.until(Phase::Down);
         }
         panic!("no joint probe");
+    }
+}
+
+/// The round trip is longer because acknowledgements return on a longer path, which looks like a
+/// queue of other flows to a path that compares round trips before and after.
+#[test]
+fn longer_way_back_of_acknowledgements_is_no_queue_of_rivals() {
+    for is_told in [true, false] {
+        let mut paths = Paths::new(1, false);
+        paths.rtt = 3 * RTT;
+        paths.rtt_restarted = is_told;
+        (0..200).for_each(|_| paths.step());
+        let leader = paths.controller.paths.get(PathId(0)).unwrap();
+        assert_eq!(leader.rivals.has_queue(), !is_told);
     }
 }
 

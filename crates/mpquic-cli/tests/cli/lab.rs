@@ -1,6 +1,8 @@
 //! `mpquic lab`.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::{assert_exit, run, stderr, stdout};
 
@@ -158,4 +160,105 @@ fn lab_errors_name_line_and_field() {
     let output = run(&["lab", "run", "handover", "--schedulers", "best"]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("round-robin"), "{output:?}");
+}
+
+/// A scenario with randomly drawn delays, six points of two repetitions each.
+fn drawn() -> String {
+    SCENARIO.replace("runs = 6", "runs = 2\ndraw = \"space-filling\"\npoints = 6")
+}
+
+/// The lines of a file of results after a run with these options: runs.csv has a line for each
+/// value, and traces.csv one for each instant.
+fn written(directory: &Path, scenario: &str, options: &[&str], file: &str) -> Vec<String> {
+    let own = directory.join("own.toml");
+    fs::write(&own, scenario).unwrap();
+    let [own, output] = [own, directory.join("results")];
+    let [own, to] = [&own, &output].map(|path| path.to_str().unwrap());
+    let fixed = ["lab", "run", own, "-o", to, "--quiet"];
+    assert_exit(&run(&[&fixed[..], options].concat()), 0);
+    let text = fs::read_to_string(output.join(file)).unwrap();
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// Contender, point and repetition of each run that finished.
+fn finished(lines: &[String]) -> BTreeSet<(String, String, String)> {
+    let lines = lines.iter().filter(|line| line.contains(",completion_s,"));
+    let runs = lines.map(|line| {
+        let mut cells = line.split(',').skip(2).map(str::to_owned);
+        let mut next = || cells.next().unwrap();
+        (next(), next(), next())
+    });
+    runs.collect()
+}
+
+#[test]
+fn options_of_the_lab_choose_contenders_points_and_repetitions() {
+    let directory = tempfile::tempdir().unwrap();
+    for (options, contenders, points, repetitions) in [
+        (&["--runs", "2"][..], 2, 6, 2),
+        (&["--runs", "5", "--points", "7"], 2, 7, 5),
+        (&["--runs", "2", "--add", "ecf,lrf"], 3, 6, 2),
+        (&["--runs", "2", "--schedulers", "ecf"], 1, 6, 2),
+        // Most points and repetitions of a quick run.
+        (&["--runs", "9", "--quick"], 2, 4, 3),
+        (&["--quick"], 2, 4, 2),
+    ] {
+        let lines = written(directory.path(), &drawn(), options, "runs.csv");
+        let runs = finished(&lines);
+        let count = |of: fn(&(String, String, String)) -> &String| {
+            runs.iter().map(of).collect::<BTreeSet<_>>().len()
+        };
+        let counts = [
+            count(|run| &run.0),
+            count(|run| &run.1),
+            count(|run| &run.2),
+        ];
+        assert_eq!(counts, [contenders, points, repetitions], "{options:?}");
+        assert_eq!(runs.len(), contenders * points * repetitions, "{options:?}");
+    }
+}
+
+#[test]
+fn another_seed_draws_other_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |seed| {
+        let options = ["--runs", "1", "--seed", seed];
+        written(directory.path(), &drawn(), &options, "runs.csv")
+    };
+    let (first, second) = (with("1"), with("2"));
+    assert!(first != second && first == with("1"));
+}
+
+#[test]
+fn the_lab_records_the_runs_that_the_option_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let traced = |which| {
+        let options = ["--runs", "2", "--traces", which];
+        written(directory.path(), &drawn(), &options, "traces.csv").len()
+    };
+    let [none, first, all] = ["none", "first", "all"].map(traced);
+    assert_eq!(none, 0);
+    assert!(0 < first && first < all, "{first} of {all} lines");
+}
+
+#[test]
+fn contenders_are_compared_with_the_named_baseline() {
+    let directory = tempfile::tempdir().unwrap();
+    written(directory.path(), SCENARIO, &[], "runs.csv");
+    let results = directory.path().join("results");
+    let results = results.to_str().unwrap();
+    for (baseline, other) in [("lrf", "round-robin"), ("round-robin", "lrf")] {
+        let compared = run(&["lab", "compare", results, "--baseline", baseline]);
+        assert_exit(&compared, 0);
+        let text = stdout(&compared);
+        let rows: Vec<_> = text.lines().filter(|line| line.contains("own")).collect();
+        let [row] = rows[..] else {
+            panic!("{text}");
+        };
+        let contender = row.split_whitespace().nth(1);
+        assert_eq!(contender, Some(other), "{text}");
+    }
+    let unknown = run(&["lab", "compare", results, "--baseline", "ecf"]);
+    assert_exit(&unknown, 2);
+    assert!(stderr(&unknown).contains("there are: lrf, round-robin"));
 }

@@ -19,8 +19,10 @@ mod manual;
 mod operating;
 mod paths;
 mod perf;
+mod perf_options;
 mod proxy;
 mod proxy_reverse;
+mod proxy_rules;
 mod proxy_survival;
 #[cfg(target_os = "linux")]
 mod proxy_tun;

@@ -2,7 +2,7 @@
 
 use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathAbandon, PathAck};
 use mpquic_core::{
-    ConnectionError, ConnectionId, Event, Fault, PathEvent, PathId, Side, SpaceId,
+    ConnectionError, ConnectionId, Event, Fault, OpenPathError, PathEvent, PathId, Side, SpaceId,
     TransportErrorCode,
 };
 
@@ -95,6 +95,26 @@ fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
         net.give(ack.clone());
         assert_eq!(net.connection(!side).path_stats(ONE).unwrap().in_flight, 0);
     }
+}
+
+/// MP-131: a path that is gone raises the client's own limit. The peer's limit is higher and none of
+/// its frames arrive, so nothing else tells the application to ask again.
+#[test]
+fn mp_131_a_client_is_told_that_its_own_limit_has_risen() {
+    let mut options = Options::default();
+    options.client.max_concurrent_paths = 2;
+    let mut net = Net::with_two_paths(options);
+    assert_eq!(net.open_path(2), Err(OpenPathError::PathsBlocked));
+    net.node(Side::Client).events.clear();
+    close(&mut net, Side::Client, ONE);
+    net.delivers = |sent| !sent.has(|frame| matches!(frame, Frame::MaxPathId(_)));
+    let log = net.wait(5 * SECOND);
+    let is_raised = |sent: &Sent| {
+        sent.from == Side::Client && sent.has(|frame| matches!(frame, Frame::MaxPathId(PathId(2))))
+    };
+    assert!(log.iter().any(is_raised));
+    assert!(net.has_path_event(Side::Client, &PathEvent::Available));
+    assert_ne!(net.open_path(2), Err(OpenPathError::PathsBlocked));
 }
 
 /// When a side dropped the state of a path, counted from `start`.

@@ -69,6 +69,27 @@ fn a_late_acknowledgement_does_not_prolong_the_end() {
     }
 }
 
+/// RFC 9000 section 10.2: the closing period began with the close. A peer that has lost its state
+/// meanwhile, or somebody who repeats its reset, does not begin another period.
+#[test]
+fn rfc_9000_10_2_a_stateless_reset_does_not_prolong_the_closing_period() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        net.close(side);
+        net.take(side);
+        let end = net.connection(side).poll_timeout().map(|(time, _)| time);
+        for _ in 0..3 {
+            net.now += 10 * MS;
+            let now = net.now;
+            net.connection(side).handle_stateless_reset(now);
+            let still = net.connection(side).poll_timeout().map(|(time, _)| time);
+            assert_eq!(still, end, "{side:?}");
+        }
+        assert!(net.fire(side).is_empty());
+        assert!(net.connection(side).is_drained());
+    }
+}
+
 /// RFC 9000 section 10.2.2: a closing side that hears of the peer's close has nothing to repeat.
 #[test]
 fn rfc_9000_10_2_2_both_sides_close_and_are_silent() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use h3::error::Code;
 use h3::quic::StreamId;
 use mpquic_h3::{Priorities, Priority, h3};
-use mpquic_tokio::{RecvStream, SendStream, default_transport};
+use mpquic_tokio::{RecvStream, SendStream, VarInt, default_transport};
 
 use crate::harness::{
     ClientDriver, Error, Pair, ServerRequests, ServerStream, TestResult, accept, closed, ok,
@@ -79,13 +79,33 @@ impl Setting {
         Ok((recv, answer))
     }
 
-    /// Waits until the server knows how urgent an answer is.
+    /// Waits until an update has changed the stream of an answer. [`Priorities::set`] would apply an
+    /// update that the server only remembers, so this looks at the stream.
+    async fn until_applied(&mut self, stream: StreamId, update: &[u8]) -> TestResult {
+        let id = VarInt::from_u64(stream.into_inner())?.into();
+        let watch = self.pair.server.watch_stream(id);
+        let before = watch.priority();
+        assert!(before.is_ok(), "the stream is open");
+        self.control.write_all(update).await?;
+        let applied = async {
+            while watch.priority() == before {
+                self.read_control().await;
+            }
+        };
+        within("the new priority of the stream", applied).await
+    }
+
+    /// The server reads the control stream while it waits for a request.
+    async fn read_control(&mut self) {
+        let waiting = tokio::time::timeout(Duration::from_millis(1), self.server.accept());
+        assert!(waiting.await.is_err(), "no request was sent");
+    }
+
+    /// Waits until the server knows how urgent the answer to a future request is.
     async fn until_told(&mut self, stream: StreamId, urgency: u8) -> TestResult {
         let told = async {
             while self.priorities.set(stream, Priority::default()).urgency() != urgency {
-                // It reads the control stream while it waits for a request.
-                let waiting = tokio::time::timeout(Duration::from_millis(1), self.server.accept());
-                assert!(waiting.await.is_err(), "no request was sent");
+                self.read_control().await;
             }
         };
         within("the update", told).await
@@ -134,9 +154,8 @@ async fn an_answer_that_became_urgent_overtakes_another() -> TestResult {
         let mut setting = Setting::new().await?;
         let (one, two) = (setting.request().await?, setting.request().await?);
         let update = update(4 * u8::try_from(urgent)?, "u=1, i");
-        setting.control.write_all(&update).await?;
         let id = request_id(u64::try_from(urgent)?);
-        setting.until_told(id, 1).await?;
+        setting.until_applied(id, &update).await?;
         assert_eq!(first_to_arrive([one, two]).await?, Some(urgent));
     }
     Ok(())
@@ -174,7 +193,7 @@ async fn priority_update_before_its_request_counts() -> TestResult {
 async fn only_answers_of_use_in_parts_take_turns() -> TestResult {
     let mut setting = Setting::new().await?;
     let (_recv, answer) = setting.request().await?;
-    let id = mpquic_tokio::VarInt::from_u32(0).into();
+    let id = VarInt::from_u32(0).into();
     let incremental = |setting: &Setting| setting.pair.server.watch_stream(id).incremental();
     assert_eq!(incremental(&setting), Ok(true), "nothing was said");
     for (value, expected) in [("u=3", false), ("i", true), ("", false)] {
@@ -185,8 +204,7 @@ async fn only_answers_of_use_in_parts_take_turns() -> TestResult {
         assert_eq!(incremental(&setting), Ok(expected), "{value}");
     }
     let update = update(0, "u=1, i");
-    setting.control.write_all(&update).await?;
-    setting.until_told(request_id(0), 1).await?;
+    setting.until_applied(request_id(0), &update).await?;
     assert_eq!(incremental(&setting), Ok(true));
     let priority = setting.pair.server.watch_stream(id).priority();
     assert_eq!(priority, Ok(2));

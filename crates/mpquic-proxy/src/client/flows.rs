@@ -560,3 +560,24 @@ impl TcpFlow {
         tracing::debug!(?ended, "a TCP flow is over");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rule is the user's own word, and a mark is a guess of a program.
+    #[test]
+    fn a_rule_for_a_target_overrides_the_mark_on_packets() {
+        let mut options = ClientOptions::new("192.0.2.1:443".parse().unwrap());
+        options.classes = vec!["bulk=10.0.0.0/8".parse().unwrap()];
+        let client = Client::new(options);
+        let (named, other) = (
+            "10.0.0.1:80".parse().unwrap(),
+            "192.0.2.2:80".parse().unwrap(),
+        );
+        for marked in [None, Some(Class::RealTime), Some(Class::Interactive)] {
+            assert_eq!(client.said(&named, marked), Some(Class::Bulk));
+            assert_eq!(client.said(&other, marked), marked);
+        }
+    }
+}

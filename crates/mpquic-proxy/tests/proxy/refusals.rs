@@ -10,8 +10,10 @@ use http::{Method, Request, Response, StatusCode};
 use mpquic_h3::h3;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_proxy::{
-    Access, Client, Credential, Credentials, NoFlow, STREAMS_OF_STRANGERS, ServerOptions, Target,
+    Access, Client, ClientOptions, Credential, Credentials, NoFlow, STREAMS_OF_STRANGERS,
+    ServerOptions, Target,
 };
+use mpquic_tokio::{ClientConfig, Endpoint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -246,6 +248,35 @@ async fn flows_of_one_client_are_bounded() -> TestResult {
         }
     };
     within("room", again).await
+}
+
+/// Without names, the address tells clients apart: one of them cannot take the flows of all.
+#[tokio::test]
+async fn each_address_without_a_name_has_flows_of_its_own() -> TestResult {
+    let mut options = open();
+    options.max_flows = 1;
+    let setup = Setup::new(options).await?;
+    let target = target(echo).await?.into();
+    let _first = within("a flow", setup.client.connect(&target)).await??;
+    for (local, expected) in [
+        (
+            setup.connection.path_stats()[0].four_tuple.local.ip(),
+            status(429),
+        ),
+        ([127, 0, 0, 4].into(), None),
+    ] {
+        let config = ClientConfig::dangerous_insecure(&[mpquic_h3::ALPN])?;
+        let endpoint = Endpoint::builder()
+            .bind((local, 0).into())
+            .client(config)
+            .build()?;
+        let other = ClientOptions::new(setup.address.to_string().parse()?);
+        let other = Client::new(other);
+        connect(&endpoint, setup.address, &other).await?;
+        let refused = within("an answer", other.connect(&target)).await?;
+        assert_eq!(refused.err(), expected, "{local}");
+    }
+    Ok(())
 }
 
 /// As flows do that come all at once, and are given up before it is their turn.

@@ -115,6 +115,24 @@ async fn a_reset_of_the_application_is_one_for_the_target() -> TestResult {
     Ok(())
 }
 
+/// RFC 9114 section 4.4: an error of the TCP connection is one of the stream, in both directions. A
+/// client that is not told to stop would send until the windows are full.
+#[tokio::test]
+async fn a_reset_of_the_target_stops_the_stream_with_the_error_of_connect() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let listener = TcpListener::bind(loopback()).await?;
+    let target = listener.local_addr()?.into();
+    let _flow = within("a flow", setup.client.connect(&target)).await??;
+    let (reset, _) = within("accept", listener.accept()).await??;
+    reset.set_zero_linger()?;
+    drop(reset);
+    let request = StreamId::from(VarInt::from_u32(0));
+    let watch = setup.connection.watch_stream(request);
+    let code = within("the stop", watch.stopped()).await??;
+    assert_eq!(code.map(VarInt::into_inner), Some(0x10f));
+    Ok(())
+}
+
 /// Whoever does not read makes the other side wait, not the memory grow, and no other flow wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reader_stops_its_own_flow_only() -> TestResult {

@@ -219,6 +219,40 @@ async fn an_expired_stream_was_not_delivered() -> TestResult {
     Ok(())
 }
 
+/// A task of its own runs again only if somebody wakes it. Nothing else happens to the connection.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_the_end_hears_of_a_stop_and_of_expired_data() -> TestResult {
+    for is_stop in [true, false] {
+        let pair = pair()?;
+        let (a, b) = pair.connect().await?;
+        let mut stream = a.open_uni().await?;
+        stream.write_all(b"something").await?;
+        let mut receive = b.accept_uni().await?;
+        sleep(Duration::from_secs(1)).await;
+        if !is_stop {
+            // The server gets none of the further data.
+            pair.at_server[0].silence(true);
+            let deadline = tokio::time::Instant::now() + DELAY;
+            stream.set_deadline(deadline.into_std(), 5u32.into())?;
+            stream.write_all(b"more").await?;
+        }
+        let waiting = tokio::spawn(async move { stream.stopped().await });
+        sleep(DELAY / 2).await;
+        let expected = match is_stop {
+            true => {
+                receive.stop(3u32.into())?;
+                Ok(Some(3u32.into()))
+            }
+            false => Err(StoppedError::Expired),
+        };
+        let told = timeout(3 * DELAY, waiting)
+            .await
+            .map_err(|_| "the task sleeps")?;
+        assert_eq!(told?, expected);
+    }
+    Ok(())
+}
+
 /// Watches of a stream learn of its end, although the handle is dropped meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_handle_leaves_no_watch_behind() -> TestResult {

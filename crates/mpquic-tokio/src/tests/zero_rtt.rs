@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
 use crate::{
     Connecting, Connection, ConnectionError, EndpointConfig, Incoming, ReadError, RecvStream,
-    SendStream, default_transport,
+    SendStream, WriteError, default_transport,
 };
 
 /// The coarseness of timers.
@@ -210,6 +210,36 @@ async fn waiting_reader_hears_of_a_rejection() -> TestResult {
     let elapsed = start.elapsed();
     assert!(elapsed <= 4 * DELAY + TICK, "{elapsed:?}");
     drop(b?);
+    Ok(())
+}
+
+/// A task of its own runs again only if somebody wakes it. The connection goes on, so its end wakes
+/// no task.
+#[tokio::test(start_paused = true)]
+async fn reader_and_writer_in_tasks_of_their_own_hear_of_a_rejection() -> TestResult {
+    let mut pair = Pair::resuming().await?;
+    let config = EndpointConfig::new([1; 32]);
+    pair.restart_server(server(default_transport())?, config)?;
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let (mut send, mut receive) = a.open_bi().await?;
+    send.write_all(b"early").await?;
+    let reading = tokio::spawn(async move { receive.read(&mut [0]).await });
+    // More than the server lets a stream carry before the handshake.
+    let writing = tokio::spawn(async move { send.write_all(&[7; 100 << 20]).await });
+    let b = pair.accept().await?;
+    assert!(!accepted.await);
+    let patience = Duration::from_secs(5);
+    let read = timeout(patience, reading)
+        .await
+        .map_err(|_| "the reader sleeps")?;
+    assert_eq!(read?, Err(ReadError::ZeroRttRejected));
+    let written = timeout(patience, writing)
+        .await
+        .map_err(|_| "the writer sleeps")?;
+    assert_eq!(written?, Err(WriteError::ZeroRttRejected));
+    assert!(a.close_reason().is_none() && b.close_reason().is_none());
     Ok(())
 }
 

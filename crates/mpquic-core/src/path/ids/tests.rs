@@ -198,6 +198,25 @@ fn mp_097_we_say_once_that_the_peers_limit_binds() {
     assert_eq!(frames(&mut ids), [Frame::PathsBlocked(PathId(2))]);
 }
 
+/// Whether the frame still waits, or was sent and lost: the peer has answered already.
+#[test]
+fn mp_097_nothing_is_said_of_a_limit_that_has_risen_since() {
+    for is_sent in [false, true] {
+        let mut ids = negotiated(4, 1);
+        assert!(ids.open(PathId(1)));
+        ids.request();
+        assert!(ids.wants_to_send());
+        if is_sent {
+            assert_eq!(frames(&mut ids), [Frame::PathsBlocked(PathId(1))]);
+        }
+        assert_eq!(ids.on_max_path_id(PathId(2)), Ok(true));
+        if is_sent {
+            ids.on_delivery(PathLimitDelivery::PathsBlocked(PathId(1)), Fate::Lost);
+        }
+        assert!(!ids.wants_to_send(), "sent: {is_sent}");
+    }
+}
+
 #[test]
 fn mp_097_nothing_is_said_when_our_own_limit_binds() {
     let mut ids = negotiated(2, 9);
