@@ -1,5 +1,9 @@
 //! The names of this folder's schedulers.
 
+use std::sync::Arc;
+
+use mpquic_core::sched::{SchedulerFactory, factory};
+
 use crate::info::{SchedulerInfo, schedulers};
 use crate::round_robin::RoundRobin;
 
@@ -10,7 +14,7 @@ use super::dems::Dems;
 use super::ecf::{Ecf, EcfForm};
 use super::etc::{Etc, EtcConfig};
 use super::fstream::FStream;
-use super::jdl::Jdl;
+use super::jdl::{Jdl, JdlConfig};
 use super::msab::{Msab, MsabMode};
 use super::nine_tails::NineTails;
 use super::otias::Otias;
@@ -35,6 +39,18 @@ const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adv
 
 const NS3: &str =
     "mp-quic-scheduler.cc of the ns-3 module by Shu et al., WNS3 2023 (baselines of MSAB)";
+
+/// The scheduler with parameters; `None` if a parameter is wrong or the scheduler has none.
+pub(crate) fn configured<'a>(
+    name: &'static str,
+    parameters: impl Iterator<Item = &'a str>,
+) -> Option<Arc<dyn SchedulerFactory>> {
+    let config = match name {
+        "jdl" => JdlConfig::of_parameters(parameters)?,
+        _ => return None,
+    };
+    Some(factory(name, move || Box::new(Jdl::new(config))))
+}
 
 /// Schedulers as publications describe them, in a form for general use.
 pub(crate) static SCHEDULERS: &[SchedulerInfo] = schedulers! {
