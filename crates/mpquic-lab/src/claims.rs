@@ -110,8 +110,8 @@ pub(super) fn counts(rows: &[Row]) -> Vec<(&'static str, usize, usize)> {
 
 fn outcome(claim: &Claim, outcome: Outcome) -> &'static str {
     let is_number = match claim {
-        Claim::Ratio { or_better, .. } => !or_better,
-        Claim::Value { .. } | Claim::Change { .. } => true,
+        Claim::Ratio { or_better, .. } | Claim::Value { or_better, .. } => !or_better,
+        Claim::Change { .. } => true,
         _ => false,
     };
     match outcome {
@@ -137,7 +137,14 @@ fn sign(metric: &str) -> &'static str {
 fn claimed(published: &Published) -> String {
     let numbers = match &published.claim {
         Claim::Words => String::new(),
-        Claim::Value { contender, value } => format!("{contender} {}", short(*value)),
+        Claim::Value {
+            contender,
+            value,
+            or_better,
+        } => {
+            let bound = if *or_better { " or better" } else { "" };
+            format!("{contender} {}{bound}", short(*value))
+        }
         Claim::Ratio {
             contender,
             against,

@@ -220,6 +220,16 @@ fn near(value: f64) -> Agreeing {
     (value - TOLERANCE, value + TOLERANCE)
 }
 
+/// The values within a margin of `value`, or better than the margin if `value` is a bound.
+fn bounded(value: f64, margin: f64, or_better: bool, metric: &str) -> Agreeing {
+    let (least, most) = (value - margin, value + margin);
+    match (or_better, is_lower_better(metric)) {
+        (false, _) => (least, most),
+        (true, true) => (f64::NEG_INFINITY, most),
+        (true, false) => (least, f64::INFINITY),
+    }
+}
+
 /// The mean, over groups of pairs, of the ratios of their medians.
 fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
     let ratio = |pairs: &Vec<(f64, f64)>| {
@@ -367,20 +377,23 @@ impl ScenarioResults {
         match &published.claim {
             Claim::Words => Draft::bare(Outcome::Words),
             Claim::Change { .. } => Draft::bare(Outcome::NotRun),
-            Claim::Value { contender, value } => self.found_value(published, contender, *value),
+            Claim::Value {
+                contender,
+                value,
+                or_better,
+            } => {
+                let margin = if *or_better { 0.0 } else { TOLERANCE * value };
+                let agreeing = bounded(*value, margin, *or_better, metric);
+                self.found_value(published, contender, agreeing)
+            }
             Claim::Ratio {
                 contender,
                 against,
                 ratio,
                 or_better,
             } => {
-                let (mut least, mut most) = near(*ratio);
-                match (or_better, is_lower_better(metric)) {
-                    (false, _) => {}
-                    (true, true) => least = f64::NEG_INFINITY,
-                    (true, false) => most = f64::INFINITY,
-                }
-                self.found_ratio(published, [contender, against], (least, most))
+                let agreeing = bounded(*ratio, TOLERANCE, *or_better, metric);
+                self.found_ratio(published, [contender, against], agreeing)
             }
             Claim::Better {
                 contender,
@@ -397,7 +410,7 @@ impl ScenarioResults {
         }
     }
 
-    fn found_value(&self, published: &Published, contender: &str, value: f64) -> Draft {
+    fn found_value(&self, published: &Published, contender: &str, agreeing: Agreeing) -> Draft {
         let sweeps = self.sweeps_of(published);
         let groups = sweeps.filter_map(|sweep| self.values(sweep, contender, &published.metric));
         let groups: Vec<_> = groups.filter(|values| !values.is_empty()).collect();
@@ -410,8 +423,7 @@ impl ScenarioResults {
             return Draft::bare(Outcome::NotRun);
         };
         let runs = groups.iter().map(Vec::len).sum();
-        let margin = TOLERANCE * value.abs();
-        let test = test(&resampled, runs, (value - margin, value + margin));
+        let test = test(&resampled, runs, agreeing);
         Draft::number(medians.collect(), resampled.interval(), test)
     }
 

@@ -34,6 +34,9 @@ pub enum Claim {
         contender: String,
         /// The value.
         value: f64,
+        /// The value is a bound: the claim is confirmed by this value and by any better one.
+        #[serde(default)]
+        or_better: bool,
     },
     /// The ratio of two contenders' medians.
     Ratio {
@@ -175,6 +178,10 @@ fn read_order(item: &Item<'_>, contenders: &[Contender]) -> Result<Vec<Vec<Strin
 fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
     let keys = ["order", "equal", "ratio", "better_pct", "value"];
     let name = |key| contender(&table.required(key)?, contenders);
+    let flag = |key| {
+        let item = table.optional(key);
+        item.map_or(Ok(false), |item| item.boolean())
+    };
     let Some((kind, item)) = table.one_of(&keys)? else {
         return Ok(Claim::Words);
     };
@@ -198,9 +205,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
                     contender: who,
                     against: name("against")?,
                     ratio,
-                    or_better: table
-                        .optional("or_better")
-                        .map_or(Ok(false), |item| item.boolean())?,
+                    or_better: flag("or_better")?,
                 },
             }
         }
@@ -217,6 +222,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
         _ => Claim::Value {
             contender: name("contender")?,
             value: item.fixed(Limits::new(0.0, 1e12, ""))?,
+            or_better: flag("or_better")?,
         },
     })
 }

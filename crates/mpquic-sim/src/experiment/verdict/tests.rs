@@ -155,6 +155,7 @@ fn fewer_than_six_runs_decide_no_claim() {
     let value = Claim::Value {
         contender: "a".into(),
         value: 1.05,
+        or_better: false,
     };
     let of = |results: &ScenarioResults| {
         let claim = published("a.owd_ms=1", value.clone());
@@ -342,6 +343,7 @@ fn a_value_agrees_within_a_tenth() {
         let claim = Claim::Value {
             contender: "c".into(),
             value,
+            or_better: false,
         };
         let found = finding("a.owd_ms=2", claim);
         (found.outcome, found.mean())
@@ -356,9 +358,19 @@ fn a_value_agrees_within_a_tenth() {
     ] {
         assert_eq!(value(claimed), (outcome, 1.0), "{claimed}");
     }
+    // A bound has no tolerance.
+    for (claimed, outcome) in [(1.001, Outcome::Confirmed), (0.999, Outcome::Refuted)] {
+        let bound = Claim::Value {
+            contender: "c".into(),
+            value: claimed,
+            or_better: true,
+        };
+        assert_eq!(finding("a.owd_ms=2", bound).outcome, outcome, "{claimed}");
+    }
     let unknown = Claim::Value {
         contender: "x".into(),
         value: 1.0,
+        or_better: false,
     };
     assert_eq!(finding("", unknown).outcome, Outcome::NotRun);
 }
