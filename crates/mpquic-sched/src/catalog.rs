@@ -92,6 +92,9 @@ const NAMES_OF_PAPERS: &[&str] = &[
     "round-robin-ns3",
     "blest-ns3",
     "ecf-ns3",
+    "peekaboo-ns3",
+    "msab-ns3",
+    "etc-weighted",
     "lrf-sockets",
     "ecf-sockets",
     "qaware-sockets",
@@ -254,7 +257,8 @@ mod tests {
         let streams = "auto daps dems ecf-sockets fstream lrf-sockets otias priority-bucket pstream \
             pstream-windowed qaware-sockets sa-ecf stms sttf";
         assert_eq!(asking(|needs| needs.streams).join(" "), streams);
-        let events = "blest-ns3 ecf-ns3 etc etc-greedy lrf-ns3 msab msab-split peekaboo round-robin-ns3 stms";
+        let events = "blest-ns3 ecf-ns3 etc etc-greedy etc-weighted lrf-ns3 msab msab-ns3 msab-split peekaboo \
+            peekaboo-ns3 round-robin-ns3 stms";
         assert_eq!(asking(|needs| needs.packet_events).join(" "), events);
         assert_eq!(asking(|needs| needs.choices_only), ["auto"]);
     }

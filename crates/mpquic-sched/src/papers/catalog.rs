@@ -7,7 +7,7 @@ use mpquic_core::sched::{SchedulerFactory, factory};
 use crate::info::{SchedulerInfo, schedulers};
 use crate::round_robin::RoundRobin;
 
-use super::baselines::{Ns3, Ns3Rule, SocketRule, Sockets};
+use super::baselines::{MsabNs3, Ns3, Ns3Rule, SocketRule, Sockets};
 use super::blest::{Blest, BlestForm};
 use super::daps::Daps;
 use super::dems::Dems;
@@ -127,6 +127,12 @@ pub(crate) static PUBLISHED: &[SchedulerInfo] = schedulers! {
         "a published baseline: BLEST of two paths, one path per acknowledgement";
     "ecf-ns3" => Ns3::new(Ns3Rule::Ecf), NS3,
         "a published baseline: ECF of two paths, one path per acknowledgement";
+    "peekaboo-ns3" => Ns3::new(Ns3Rule::Peekaboo), NS3,
+        "a published baseline: Peekaboo whose first answer stays, one path per acknowledgement";
+    "msab-ns3" => MsabNs3::new(), NS3,
+        "as simulated: MSAB that fills all paths per acknowledgement";
+    "etc-weighted" => Etc::new(EtcConfig { weighted: true, ..EtcConfig::default() }), ETC,
+        "as the paper's section 4 describes: ETC's shares as weights of a round robin";
     "lrf-sockets" => Sockets::new(SocketRule::LowestRtt), QAWARE,
         "a published baseline: lowest RTT, packets handed to independent TCP sockets";
     "ecf-sockets" => Sockets::new(SocketRule::Ecf), QAWARE,

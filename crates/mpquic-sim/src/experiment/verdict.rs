@@ -45,6 +45,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
+    /// The number that decides; `None` for the mean of [`Self::values`].
+    pub number: Option<f64>,
     /// The 95 % interval of [`Self::mean`], for claims of a number or a share. The interval belongs
     /// to this claim alone. The verdict holds for all claims together and may need a wider
     /// interval.
@@ -75,6 +77,8 @@ pub enum Edge {
 
 /// Least and greatest value that agrees with a claim.
 type Agreeing = (f64, f64);
+/// Turns the pairs of each combination of swept values into one ratio.
+type Statistic = fn(&[Vec<(f64, f64)>]) -> f64;
 
 /// The result of one comparison of a claim.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +120,7 @@ impl Draft {
             finding: Finding {
                 outcome,
                 values: Vec::new(),
+                number: None,
                 interval: None,
                 paired: None,
                 pairs: [0; 3],
@@ -199,9 +204,10 @@ fn edge(test: &Test, corrected: f64, decided: bool) -> Edge {
 }
 
 impl Finding {
-    /// The mean of [`Self::values`].
+    /// The mean of [`Self::values`], or the best of them if the claim is about the best.
     pub fn mean(&self) -> f64 {
-        self.values.iter().sum::<f64>() / self.values.len() as f64
+        let mean = || self.values.iter().sum::<f64>() / self.values.len() as f64;
+        self.number.unwrap_or_else(mean)
     }
 }
 
@@ -228,6 +234,21 @@ fn bounded(value: f64, margin: f64, or_better: bool, metric: &str) -> Agreeing {
         (true, true) => (f64::NEG_INFINITY, most),
         (true, false) => (least, f64::INFINITY),
     }
+}
+
+/// The ratio of each group's medians.
+fn ratios(groups: &[Vec<(f64, f64)>]) -> impl Iterator<Item = f64> {
+    groups
+        .iter()
+        .map(|pairs| mean_ratio(std::slice::from_ref(pairs)))
+}
+
+fn least_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
+    ratios(groups).fold(f64::INFINITY, f64::min)
+}
+
+fn largest_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
+    ratios(groups).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// The mean, over groups of pairs, of the ratios of their medians.
@@ -391,9 +412,15 @@ impl ScenarioResults {
                 against,
                 ratio,
                 or_better,
+                best,
             } => {
                 let agreeing = bounded(*ratio, TOLERANCE, *or_better, metric);
-                self.found_ratio(published, [contender, against], agreeing)
+                let statistic = match (best, is_lower_better(metric)) {
+                    (false, _) => mean_ratio,
+                    (true, true) => least_ratio,
+                    (true, false) => largest_ratio,
+                };
+                self.found_ratio(published, [contender, against], agreeing, statistic)
             }
             Claim::Better {
                 contender,
@@ -427,10 +454,16 @@ impl ScenarioResults {
         Draft::number(medians.collect(), resampled.interval(), test)
     }
 
-    fn found_ratio(&self, published: &Published, of: [&str; 2], agreeing: Agreeing) -> Draft {
+    fn found_ratio(
+        &self,
+        published: &Published,
+        of: [&str; 2],
+        agreeing: Agreeing,
+        statistic: Statistic,
+    ) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let ratios = groups.chunks(1).map(mean_ratio).collect();
-        let Some(resampled) = bootstrap(&groups, mean_ratio) else {
+        let Some(resampled) = bootstrap(&groups, statistic) else {
             return Draft::bare(Outcome::NotRun);
         };
         let runs = groups.iter().map(Vec::len).sum();
@@ -441,6 +474,7 @@ impl ScenarioResults {
         let paired = Statistics::of(groups.iter().filter_map(logarithm));
         let test = test(&resampled, runs, agreeing);
         let mut draft = Draft::number(ratios, resampled.interval(), test);
+        draft.finding.number = Some(statistic(&groups));
         draft.finding.paired = (paired.count > 0).then(|| paired.mean.exp());
         draft
     }

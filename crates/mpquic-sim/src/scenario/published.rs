@@ -48,6 +48,10 @@ pub enum Claim {
         ratio: f64,
         /// The ratio is a bound: a better ratio confirms the claim, too.
         or_better: bool,
+        /// The ratio is that of the best combination of swept values, as in "up to 35 %", not the
+        /// mean of all combinations.
+        #[serde(default)]
+        best: bool,
     },
     /// The ratio of a contender's median here to its median in another scenario.
     Change {
@@ -206,6 +210,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
                     against: name("against")?,
                     ratio,
                     or_better: flag("or_better")?,
+                    best: flag("best")?,
                 },
             }
         }
@@ -251,7 +256,14 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             return Err(table.error(keys));
         }
         // Fields that only some kinds of claims read.
-        table.also_known(&["contender", "against", "scenario", "by_pct", "or_better"]);
+        table.also_known(&[
+            "contender",
+            "against",
+            "scenario",
+            "by_pct",
+            "or_better",
+            "best",
+        ]);
         table.finish()?;
         Ok(published)
     };

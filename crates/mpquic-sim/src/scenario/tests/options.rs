@@ -458,7 +458,7 @@ fn contenders_paths_links_and_swaps_are_read() {
              [[link]]\nname = \"t\"\nrate_mbit = 4\nowd_ms = 2\n\
              [[swap]]\nt = 7\npaths = [\"b\", \"a\"]\n\
              [[contender]]\nname = \"x\"\nscheduler = \"etc\"\ncontroller = \"bbr\"\n\
-             paths = \"highest-rate\"\npriorities = false\nknow_rates = true\nhandshake = \"0-rtt\"\n\
+             paths = \"highest-rate\"\npriorities = false\nknow_rates = true\nknow_rtts = true\nhandshake = \"0-rtt\"\n\
              [[contender]]\nname = \"y\"\npaths = \"a\"\nmigrate_s = 8\nmigrate_to = \"b\"\n",
         ) + "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\nvia = [\"t\", \"s\"]\nbackup = true\n"),
     );
@@ -466,6 +466,7 @@ fn contenders_paths_links_and_swaps_are_read() {
         paths: UsedPaths::HighestRate,
         priorities: false,
         know_rates: true,
+        know_rtts: true,
         handshake: Handshake::Early,
         ..Contender::new("x", "etc", "bbr")
     };
@@ -541,11 +542,12 @@ fn claims_are_read() {
         against: etc.clone(),
         ratio: 0.8,
         or_better,
+        best: or_better,
     };
     let fields = "ratio = 0.8\ncontender = \"lrf\"\nagainst = \"etc\"";
     assert_eq!(claim(fields).claim, ratio(false));
     assert_eq!(
-        claim(&format!("{fields}\nor_better = true")).claim,
+        claim(&format!("{fields}\nor_better = true\nbest = true")).claim,
         ratio(true)
     );
     assert_eq!(ratio(true).contenders(), ["lrf", "etc"]);
@@ -682,7 +684,7 @@ fn defaults_may_be_written_out() {
         (
             &contender(""),
             &*contender(
-                "paths = \"all\"\nhandshake = \"full\"\npriorities = true\nknow_rates = false",
+                "paths = \"all\"\nhandshake = \"full\"\npriorities = true\nknow_rates = false\nknow_rtts = false",
             ),
         ),
     ] {
