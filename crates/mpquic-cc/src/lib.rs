@@ -16,14 +16,14 @@
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBRv3 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
-//! Two more are not in that list: `olia-mpquic` ([`OliaMpquic`]), a baseline of publications
-//! ([`published`]), and `prague` ([`Uncoupled`]`<`[`Prague`]`>`) for networks with L4S queues
+//! Three more are not in that list: `olia-mpquic` ([`OliaMpquic`]) and `olia-ns3` ([`OliaNs3`]),
+//! baselines of publications ([`published`]), and `prague` ([`Uncoupled`]`<`[`Prague`]`>`) for networks with L4S queues
 //! ([`experimental`]).
 //!
 //! Window-based controllers leave the first slow start by HyStart++ (RFC 9406), before the queue of
 //! the bottleneck overflows, and reduce their windows proportionally (RFC 9937).
 //!
-//! [`by_name`] and [`default`](default()) wrap all controllers except `wvegas` and `olia-mpquic` in
+//! [`by_name`] and [`default`](default()) wrap all controllers except `wvegas` and the baselines in
 //! [`CarefulResume`]: paths that an earlier connection used start quicker (RFC 9959). wVegas grows
 //! by one datagram per round trip. If the saved window were too large, wVegas would take long to
 //! grow from half of the delivered bytes to the capacity of the path.
@@ -43,6 +43,7 @@ mod lia;
 mod new_reno;
 mod olia;
 mod olia_mpquic;
+mod olia_ns3;
 mod prague;
 mod prr;
 mod slow_start;
@@ -67,6 +68,7 @@ pub use lia::Lia;
 pub use new_reno::NewReno;
 pub use olia::Olia;
 pub use olia_mpquic::OliaMpquic;
+pub use olia_ns3::OliaNs3;
 pub use prague::Prague;
 pub use uncoupled::{PathController, PathLimits, Uncoupled};
 pub use wvegas::Wvegas;
@@ -130,6 +132,9 @@ static PUBLISHED: &[ControllerInfo] = controllers! {
     "olia-mpquic", "newreno" => OliaMpquic,
         "github.com/qdeconinck/mp-quic, which the ETC and PStream papers ran on",
         "a published baseline: OLIA with the initial window, back-off and overflow of mp-quic";
+    "olia-ns3", "newreno" => OliaNs3,
+        "github.com/ssjShirley/mpquic-ns3, which the thesis about MSAB ran on",
+        "a published baseline: OLIA of the ns-3 module, which adds what it should take away";
 };
 
 static EXPERIMENTAL: &[ControllerInfo] = controllers! {

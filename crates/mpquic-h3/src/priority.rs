@@ -99,9 +99,12 @@ impl Priority {
         self.is_incremental
     }
 
-    /// The priority of a stream with this answer; equal to others unless the client asks for more.
+    /// The priority of a stream with this answer: 112, 48, 16, 0, -8, -12, -14 and -15 for the
+    /// urgencies 0 to 7. So answers of the default urgency are as urgent as other streams.
+    /// Schedulers that share paths by weight add 16: each urgency weighs twice as much as the next.
     pub(crate) fn of_stream(self) -> i32 {
-        i32::from(Self::default().urgency) - i32::from(self.urgency)
+        let weight = |urgency: u8| 1 << Self::LEAST_URGENT.saturating_sub(urgency);
+        weight(self.urgency) - weight(Self::default().urgency)
     }
 }
 
@@ -132,6 +135,9 @@ impl Default for Priority {
 }
 
 #[cfg(test)]
+mod splits;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -148,12 +154,12 @@ mod tests {
     fn priorities_are_read() {
         assert_eq!(read(&[]), (0, false));
         for (value, expected) in [
-            ("u=0", (3, false)),
+            ("u=0", (112, false)),
             ("u=3", (0, false)),
-            ("u=7, i", (-4, true)),
-            ("i, u=5", (-2, true)),
-            ("i;a=1, u=1;b=2", (2, true)),
-            ("u=1, u=2", (1, false)),
+            ("u=7, i", (-15, true)),
+            ("i, u=5", (-12, true)),
+            ("i;a=1, u=1;b=2", (48, true)),
+            ("u=1, u=2", (16, false)),
             ("i", (0, true)),
             ("i=?1", (0, true)),
             ("i=?0", (0, false)),
@@ -164,14 +170,14 @@ mod tests {
             ("u=-1", (0, false)),
             ("u=1.5", (0, false)),
             ("u=+1", (0, false)),
-            ("u=01", (2, false)),
+            ("u=01", (48, false)),
             ("u", (0, false)),
             ("U=1", (0, false)),
             ("", (0, false)),
         ] {
             assert_eq!(read(&[value]), expected, "{value}");
         }
-        assert_eq!(read(&["u=1", "u=2, i"]), (1, true));
+        assert_eq!(read(&["u=1", "u=2, i"]), (16, true));
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Published claims beside our results, as text.
 
 use mpquic_sim::experiment::{
-    Cell, Edge, Finding, Outcome, Results, ScenarioResults, is_lower_better,
+    Cell, Edge, Finding, Outcome, Results, ScenarioResults, TOLERANCE, is_lower_better,
 };
 use mpquic_sim::scenario::{Claim, Published};
 
 use crate::numbers::{short, unit};
+
+/// The verdict that nothing can be said.
+const UNDECIDED: &str = "undecided";
+/// The verdict on a published gain that our tolerance does not tell from no gain.
+const TOO_SMALL: &str = "too small to tell";
+/// The largest gain that counts as none.
+const NO_GAIN: f64 = 0.01;
 
 /// One row of the table: a published claim beside our results.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,16 +66,61 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     rows
 }
 
+/// The same rows, but a verdict that runs with another base seed contradict is undecided. `others`
+/// are results with other base seeds.
+pub(super) fn settled_rows(
+    results: &Results,
+    scenario: &ScenarioResults,
+    others: &[Results],
+) -> Vec<Row> {
+    let mut rows = rows(results, scenario);
+    for other in others {
+        let same = other.scenarios.iter().find(|other| other.id == scenario.id);
+        let Some(same) = same.filter(|same| same.published == scenario.published) else {
+            continue;
+        };
+        for ((row, other), published) in rows
+            .iter_mut()
+            .zip(self::rows(other, same))
+            .zip(&scenario.published)
+        {
+            let mut moved = row.ours.settle(&other.ours, same.seed);
+            if let (Some(verdict), Some(other)) = (&mut row.as_published, &other.as_published) {
+                moved |= verdict.settle(other, same.seed);
+            }
+            if moved {
+                row.reason.clone_from(&published.reason);
+            }
+        }
+    }
+    rows
+}
+
+impl Verdict {
+    /// Leaves the claim open if another base seed has another verdict. Returns true if the verdict
+    /// moved.
+    fn settle(&mut self, other: &Self, seed: u64) -> bool {
+        let moved = self.outcome != UNDECIDED && self.outcome != other.outcome;
+        if moved {
+            self.found += &format!("; {}, with seed {seed} {}", self.outcome, other.outcome);
+            self.outcome = UNDECIDED;
+            self.differs = true;
+        }
+        moved
+    }
+}
+
 /// The verdicts of our runs on the claims of one test.
 fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published]) -> Vec<Verdict> {
     let findings = results.findings(scenario, claims);
     let verdict = |(published, finding): (&Published, Finding)| Verdict {
         found: ours(scenario, published, &finding) + &edge(&finding),
-        outcome: outcome(&published.claim, finding.outcome),
-        differs: matches!(
-            finding.outcome,
-            Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
-        ),
+        outcome: outcome(&published.claim, &finding),
+        differs: is_too_small(&published.claim, &finding)
+            || matches!(
+                finding.outcome,
+                Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
+            ),
     };
     claims.iter().zip(findings).map(verdict).collect()
 }
@@ -84,43 +136,62 @@ fn edge(finding: &Finding) -> String {
 }
 
 /// The number of claims per outcome: its name, the count against published forms, and the count
-/// against ours.
-///
-/// If the scenario did not run the publication's own forms, the verdict on our form counts in both
-/// columns.
+/// against ours. Only claims for which the scenario ran a published form have a verdict in the first
+/// count.
 pub(super) fn counts(rows: &[Row]) -> Vec<(&'static str, usize, usize)> {
     let names = [
         "within 0.10",
         "confirmed",
         "in part",
-        "undecided",
+        TOO_SMALL,
+        UNDECIDED,
         "differs",
         "refuted",
     ];
     let count = |name: &'static str| {
         let ours = rows.iter().filter(|row| row.ours.outcome == name).count();
-        let published = rows.iter().filter(|row| {
-            let verdict = row.as_published.as_ref().unwrap_or(&row.ours);
-            verdict.outcome == name
-        });
+        let published = rows.iter().filter_map(|row| row.as_published.as_ref());
+        let published = published.filter(|verdict| verdict.outcome == name);
         (name, published.count(), ours)
     };
     names.map(count).into()
 }
 
-fn outcome(claim: &Claim, outcome: Outcome) -> &'static str {
+/// True for a published gain of at most 0.10 beside a result that may be no gain: a result within
+/// 0.10 of the gain says nothing then.
+fn is_too_small(claim: &Claim, finding: &Finding) -> bool {
+    let (Claim::Ratio {
+        ratio,
+        or_better: false,
+        ..
+    }
+    | Claim::Change { ratio, .. }) = claim
+    else {
+        return false;
+    };
+    let published = ratio - 1.0;
+    // A published gain of 0.5 per cent or less claims equality.
+    let is_small = (0.005..=TOLERANCE + 1e-9).contains(&published.abs());
+    let ours = finding.mean() - 1.0;
+    let (low, high) = finding.interval.unwrap_or_default();
+    let may_be_none = (low..=high).contains(&1.0) || ours * published.signum() <= NO_GAIN;
+    finding.outcome == Outcome::Confirmed && is_small && may_be_none
+}
+
+fn outcome(claim: &Claim, finding: &Finding) -> &'static str {
     let is_number = match claim {
-        Claim::Ratio { or_better, .. } => !or_better,
-        Claim::Value { .. } | Claim::Change { .. } => true,
+        Claim::Ratio { or_better, .. } | Claim::Value { or_better, .. } => !or_better,
+        Claim::Change { .. } => true,
         _ => false,
     };
-    match outcome {
+    match finding.outcome {
+        Outcome::Confirmed if is_too_small(claim, finding) => TOO_SMALL,
         Outcome::Words => "",
         Outcome::NotRun => "not run",
         Outcome::Confirmed if is_number => "within 0.10",
         Outcome::Confirmed => "confirmed",
         Outcome::InPart => "in part",
-        Outcome::Open => "undecided",
+        Outcome::Open => UNDECIDED,
         Outcome::Refuted if is_number => "differs",
         Outcome::Refuted => "refuted",
     }
@@ -137,15 +208,24 @@ fn sign(metric: &str) -> &'static str {
 fn claimed(published: &Published) -> String {
     let numbers = match &published.claim {
         Claim::Words => String::new(),
-        Claim::Value { contender, value } => format!("{contender} {}", short(*value)),
+        Claim::Value {
+            contender,
+            value,
+            or_better,
+        } => {
+            let bound = if *or_better { " or better" } else { "" };
+            format!("{contender} {}{bound}", short(*value))
+        }
         Claim::Ratio {
             contender,
             against,
             ratio,
             or_better,
+            best,
         } => {
             let bound = if *or_better { " or better" } else { "" };
-            format!("{contender}/{against} {ratio:.3}{bound}")
+            let best = if *best { " at best" } else { "" };
+            format!("{contender}/{against} {ratio:.3}{best}{bound}")
         }
         Claim::Change {
             contender,
@@ -259,3 +339,6 @@ fn medians(scenario: &ScenarioResults, published: &Published) -> String {
         _ => format!("{list} times {}", scenario.baseline),
     }
 }
+
+#[cfg(test)]
+mod tests;

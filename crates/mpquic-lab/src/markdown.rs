@@ -26,6 +26,9 @@ pub(super) struct Table {
     /// Results: what `mpquic lab run -o` wrote; several are joined
     #[arg(required = true)]
     results: Vec<PathBuf>,
+    /// Results of the same scenarios with another --seed: verdicts that differ there are undecided
+    #[arg(long, value_name = "RESULTS")]
+    other_seed: Vec<PathBuf>,
     /// Put the tables into this file, between its marks, instead of printing them
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
@@ -33,7 +36,12 @@ pub(super) struct Table {
 
 pub(super) fn run(args: &Table) -> Result<(), Failure> {
     let results = results::read_all(&args.results)?;
-    let tables = tables(&results);
+    let others: Result<Vec<_>, _> = args
+        .other_seed
+        .iter()
+        .map(|path| results::read_all(std::slice::from_ref(path)))
+        .collect();
+    let tables = tables(&results, &others?);
     let Some(file) = &args.into else {
         return print(&tables);
     };
@@ -49,8 +57,8 @@ pub(super) fn run(args: &Table) -> Result<(), Failure> {
     fs::write(file, text).map_err(|error| Failure::in_file(file, error))
 }
 
-/// Returns one table per paper.
-pub(super) fn tables(results: &Results) -> String {
+/// Returns one table per paper. `others` are results with other base seeds.
+pub(super) fn tables(results: &Results, others: &[Results]) -> String {
     let mut papers: Vec<(&str, Vec<&ScenarioResults>)> = Vec::new();
     for scenario in &results.scenarios {
         match papers
@@ -61,7 +69,7 @@ pub(super) fn tables(results: &Results) -> String {
             None => papers.push((&scenario.paper, vec![scenario])),
         }
     }
-    let mut text = counted(results);
+    let mut text = counted(results, others);
     for (paper, scenarios) in papers {
         let name = if paper.is_empty() { "Own" } else { paper };
         let _ = writeln!(text, "### {name}\n");
@@ -70,7 +78,9 @@ pub(super) fn tables(results: &Results) -> String {
             scenario.contenders.len() >= MANY && claims.all(|claim| *claim == Claim::Words)
         };
         let claims = scenarios.iter().filter(|scenario| !is_long(scenario));
-        let claims: String = claims.map(|scenario| rows(results, scenario)).collect();
+        let claims: String = claims
+            .map(|scenario| rows(results, scenario, others))
+            .collect();
         if !claims.is_empty() {
             text += HEADER;
             text += &claims;
@@ -85,12 +95,12 @@ pub(super) fn tables(results: &Results) -> String {
 
 /// A table with the number of claims per outcome. A scenario that reads an experiment differently
 /// counts only without the first reading among the results.
-fn counted(results: &Results) -> String {
+fn counted(results: &Results, others: &[Results]) -> String {
     let is_there = |id: &str| results.scenarios.iter().any(|scenario| scenario.id == id);
     let first = results.scenarios.iter();
     let first = first.filter(|scenario| !is_there(&scenario.variant_of));
     let rows: Vec<_> = first
-        .flat_map(|scenario| claims::rows(results, scenario))
+        .flat_map(|scenario| claims::settled_rows(results, scenario, others))
         .collect();
     let counts = claims::counts(&rows);
     if counts
@@ -129,11 +139,14 @@ fn contenders(scenario: &ScenarioResults) -> String {
     text
 }
 
-fn rows(results: &Results, scenario: &ScenarioResults) -> String {
+fn rows(results: &Results, scenario: &ScenarioResults, others: &[Results]) -> String {
     let late = scenario.runs.iter();
     let late = late.filter(|run| run.state != State::Finished).count();
     let mut text = String::new();
-    for (index, row) in claims::rows(results, scenario).into_iter().enumerate() {
+    for (index, row) in claims::settled_rows(results, scenario, others)
+        .into_iter()
+        .enumerate()
+    {
         let mut name = match index {
             0 => format!("`{}`, {}", scenario.id, scenario.figure),
             _ => String::new(),

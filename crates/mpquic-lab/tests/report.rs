@@ -510,3 +510,29 @@ fn two_sets_of_results_are_compared_on_a_page() {
         assert!(problem.contains(part), "{part}: {problem}");
     }
 }
+
+/// Results of another base seed are read beside the results, and have to be of the same scenario to
+/// matter.
+#[test]
+fn a_table_takes_results_of_other_seeds() {
+    let directory = directory();
+    let file = directory.path().join("own.toml");
+    let results = directory.path().join("results");
+    let other = directory.path().join("other");
+    let run = ["run", "-q", text(&file), "--seed", "7", "-o", text(&other)];
+    lab(&run).unwrap();
+    let document = directory.path().join("document.md");
+    let empty = "<!-- begin: mpquic lab table -->\n<!-- end: mpquic lab table -->\n";
+    let table = |more: &[&str]| {
+        fs::write(&document, empty).unwrap();
+        let arguments = ["table", text(&results), "--into", text(&document)];
+        lab(&[&arguments, more].concat()).unwrap();
+        fs::read_to_string(&document).unwrap()
+    };
+    let alone = table(&[]);
+    let both = table(&["--other-seed", text(&other)]);
+    // The claim of 1.5 is refuted by far with any seed.
+    assert!(alone.contains("| differs |"), "{alone}");
+    assert_eq!(alone, both);
+    assert!(lab(&["table", text(&results), "--other-seed", "nowhere"]).is_err());
+}

@@ -10,7 +10,7 @@ use crate::backup_only::BackupOnly;
 use crate::info::{SchedulerInfo, schedulers};
 use crate::lowest_rtt_first::{LowestRttFirst, Unmeasured};
 #[cfg(feature = "papers")]
-use crate::papers::catalog::{PUBLISHED, SCHEDULERS as PAPERS};
+use crate::papers::catalog::{PUBLISHED, SCHEDULERS as PAPERS, configured};
 use crate::redundant::Redundant;
 use crate::reinjection::{reinjections, with_reinjections};
 use crate::round_robin::RoundRobin;
@@ -53,6 +53,14 @@ static BY_WEIGHTS: &[SchedulerInfo] = schedulers! {
 static PAPERS: &[SchedulerInfo] = &[];
 #[cfg(not(feature = "papers"))]
 static PUBLISHED: &[SchedulerInfo] = &[];
+/// The scheduler with the parameters after the colons of its name.
+#[cfg(not(feature = "papers"))]
+fn configured<'a>(
+    _: &'static str,
+    _: impl Iterator<Item = &'a str>,
+) -> Option<Arc<dyn SchedulerFactory>> {
+    None
+}
 
 /// Names of schedulers that the feature `papers` adds.
 const NAMES_OF_PAPERS: &[&str] = &[
@@ -84,6 +92,9 @@ const NAMES_OF_PAPERS: &[&str] = &[
     "round-robin-ns3",
     "blest-ns3",
     "ecf-ns3",
+    "peekaboo-ns3",
+    "msab-ns3",
+    "etc-weighted",
     "lrf-sockets",
     "ecf-sockets",
     "qaware-sockets",
@@ -105,6 +116,9 @@ pub fn published() -> &'static [SchedulerInfo] {
     PUBLISHED
 }
 
+/// The parameters that names of schedulers may have.
+const PARAMETERS: &str = "paths, rate_mbit, delay_ms or loss_pct";
+
 /// No scheduler has the requested name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", reason(.name, cfg!(feature = "papers")))]
@@ -115,10 +129,17 @@ pub struct UnknownScheduler {
 
 /// Why there is no scheduler with this name, with or without the schedulers of papers.
 fn reason(name: &str, has_papers: bool) -> String {
-    let scheduler = name.split('+').next();
+    let with_parameters = name.split('+').next().unwrap_or_default();
+    let (scheduler, parameters) = split(with_parameters);
     let mut of_papers = NAMES_OF_PAPERS.iter();
-    if !has_papers && of_papers.any(|paper| Some(*paper) == scheduler) {
+    if !has_papers && of_papers.any(|paper| *paper == scheduler) {
         return format!("the scheduler `{name}` needs the feature `papers` of mpquic-sched");
+    }
+    if parameters.is_some() && list().iter().any(|info| info.name == scheduler) {
+        return format!(
+            "`{name}` has a wrong parameter; expected {PARAMETERS}, as in \
+             jdl:delay_ms=50:loss_pct=1, and only after jdl"
+        );
     }
     let (all, policies) = (names(list()), policies());
     let mut text =
@@ -128,6 +149,14 @@ fn reason(name: &str, has_papers: bool) -> String {
         text.push_str(&names(published()));
     }
     text
+}
+
+/// The name of a scheduler, and the parameters after the name and a colon.
+fn split(name: &str) -> (&str, Option<&str>) {
+    match name.split_once(':') {
+        Some((name, parameters)) => (name, Some(parameters)),
+        None => (name, None),
+    }
 }
 
 fn names(infos: &[SchedulerInfo]) -> String {
@@ -143,6 +172,15 @@ fn policies() -> String {
 /// The scheduler with this name (see [`list`] and [`published`]). Names of re-injection policies
 /// may follow, each after a `+` (see [`reinjections`]).
 ///
+/// The name `jdl` takes parameters, each after a colon, as in `jdl:paths=2:delay_ms=50`:
+///
+/// | parameter | meaning |
+/// |---|---|
+/// | `paths` | largest number of paths in the set (3) |
+/// | `rate_mbit` | rate that the set should deliver, Mbit/s |
+/// | `delay_ms` | longest one-way delay of a path in the set, milliseconds |
+/// | `loss_pct` | largest mean loss rate of the set, per cent |
+///
 /// ```
 /// let factory = mpquic_sched::by_name("lrf+deadline")?;
 /// # assert_eq!(factory.build().name(), "lrf");
@@ -151,16 +189,19 @@ fn policies() -> String {
 ///
 /// # Errors
 ///
-/// [`UnknownScheduler`] if no scheduler or policy has this name. The message lists all names, or
-/// names the feature that the scheduler needs.
+/// [`UnknownScheduler`] if no scheduler or policy has this name, or if a parameter is wrong. The
+/// message lists all names or parameters, or names the feature that the scheduler needs.
 pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
     let unknown = || UnknownScheduler { name: name.into() };
     let mut parts = name.split('+');
-    let first = parts.next();
+    let (first, parameters) = split(parts.next().unwrap_or_default());
     let mut all = list().iter().chain(published());
-    let info = all.find(|info| Some(info.name) == first);
-    let info = info.ok_or_else(unknown)?;
-    with_reinjections(factory(info.name, info.make), parts).ok_or_else(unknown)
+    let info = all.find(|info| info.name == first).ok_or_else(unknown)?;
+    let scheduler = match parameters {
+        None => factory(info.name, info.make),
+        Some(parameters) => configured(info.name, parameters.split(':')).ok_or_else(unknown)?,
+    };
+    with_reinjections(scheduler, parts).ok_or_else(unknown)
 }
 
 /// The default scheduler, `auto`.
@@ -216,7 +257,8 @@ mod tests {
         let streams = "auto daps dems ecf-sockets fstream lrf-sockets otias priority-bucket pstream \
             pstream-windowed qaware-sockets sa-ecf stms sttf";
         assert_eq!(asking(|needs| needs.streams).join(" "), streams);
-        let events = "blest-ns3 ecf-ns3 etc etc-greedy lrf-ns3 msab msab-split peekaboo round-robin-ns3 stms";
+        let events = "blest-ns3 ecf-ns3 etc etc-greedy etc-weighted lrf-ns3 msab msab-ns3 msab-split peekaboo \
+            peekaboo-ns3 round-robin-ns3 stms";
         assert_eq!(asking(|needs| needs.packet_events).join(" "), events);
         assert_eq!(asking(|needs| needs.choices_only), ["auto"]);
     }
@@ -233,6 +275,28 @@ mod tests {
             error.contains("lrf+sometimes") && error.contains("deadline"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn parameters_follow_a_colon() {
+        let name = "jdl:paths=2:delay_ms=50:loss_pct=1+deadline";
+        let factory = by_name(name).unwrap();
+        assert_eq!(factory.build().name(), "jdl");
+        let built = format!("{:?}", factory.build());
+        let demand = "demand: Demand { bandwidth: None, delay: Some(50ms), loss: Some(0.01) }";
+        assert!(
+            built.contains(demand) && built.contains("paths: 2"),
+            "{built}"
+        );
+        for name in ["jdl:", "jdl:delay=50", "jdl:delay_ms=x", "lrf:paths=2"] {
+            let error = by_name(name).unwrap_err().to_string();
+            assert!(
+                error.contains("loss_pct") && error.contains(name),
+                "{error}"
+            );
+        }
+        assert!(reason("jdl:paths=2", false).contains("needs the feature `papers`"));
+        assert!(reason("fast:paths=2", true).contains("no scheduler is called"));
     }
 
     #[test]

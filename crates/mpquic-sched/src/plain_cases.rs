@@ -18,9 +18,21 @@ const MAX_COPIES: u64 = 10;
 pub(crate) struct PlainCases {
     /// Datagrams copied onto each path.
     copies: PathMap<u64>,
+    /// Paths without an RTT sample carry no copies.
+    without_copies: bool,
 }
 
 impl PlainCases {
+    /// For publications whose paths carry no copies: data on a path without an RTT sample is not
+    /// copied.
+    #[cfg(feature = "papers")]
+    pub(crate) fn without_copies() -> Self {
+        Self {
+            without_copies: true,
+            ..Self::default()
+        }
+    }
+
     /// The decision, or `None` if a measured path can send and another path is usable too.
     pub(crate) fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
         let (mut usable, mut measured, mut first) = (0, false, None);
@@ -55,6 +67,9 @@ impl PlainCases {
 
     /// The path for a copy of data on `original`, if any.
     fn copy_path(&mut self, view: &View<'_>, original: &PathView) -> Option<PathId> {
+        if self.without_copies {
+            return None;
+        }
         let path = view
             .sendable()
             .filter(|path| path.id != original.id && path.packets_sent <= original.packets_sent)

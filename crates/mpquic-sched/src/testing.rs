@@ -126,10 +126,10 @@ pub(crate) fn stream_id(index: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, index)
 }
 
-/// A stream with `unsent` written bytes, before the first byte is sent.
-pub(crate) fn stream(index: u64, priority: i32, unsent: u64) -> StreamView {
+/// A stream with `unsent` written bytes, before the first byte is sent, and with a weight of HTTP/2.
+pub(crate) fn stream(index: u64, weight: i32, unsent: u64) -> StreamView {
     let mut stream = StreamView::new(stream_id(index), 0..unsent);
-    stream.priority = priority;
+    stream.priority = weight - 16;
     stream
 }
 

@@ -75,8 +75,8 @@ fn pstream_serves_the_urgent_stream_no_later_than_taking_turns() {
         kind = \"streams\"
         wait_for_paths = true
         streams = [
-            { name = \"A\", size_kb = 26, priority = 255 },
-            { name = \"B\", size_kb = 900, priority = 8 },
+            { name = \"A\", size_kb = 26, weight = 255 },
+            { name = \"B\", size_kb = 900, weight = 8 },
         ]
         [[contender]]
         name = \"pstream\"

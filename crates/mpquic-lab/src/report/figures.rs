@@ -140,7 +140,9 @@ fn published(scenario: &ScenarioResults, metric: &str, cell: Cell) -> Option<f64
 fn claimed(scenario: &ScenarioResults, published: &Published, cell: Cell) -> Option<f64> {
     let name = &scenario.contenders[cell.contender];
     match &published.claim {
-        Claim::Value { contender, value } => (contender == name).then_some(*value),
+        Claim::Value {
+            contender, value, ..
+        } => (contender == name).then_some(*value),
         Claim::Ratio {
             contender,
             against,

@@ -1,16 +1,20 @@
 //! The names of this folder's schedulers.
 
+use std::sync::Arc;
+
+use mpquic_core::sched::{SchedulerFactory, factory};
+
 use crate::info::{SchedulerInfo, schedulers};
 use crate::round_robin::RoundRobin;
 
-use super::baselines::{Ns3, Ns3Rule, SocketRule, Sockets};
+use super::baselines::{MsabNs3, Ns3, Ns3Rule, SocketRule, Sockets};
 use super::blest::{Blest, BlestForm};
 use super::daps::Daps;
 use super::dems::Dems;
 use super::ecf::{Ecf, EcfForm};
 use super::etc::{Etc, EtcConfig};
 use super::fstream::FStream;
-use super::jdl::Jdl;
+use super::jdl::{Jdl, JdlConfig};
 use super::msab::{Msab, MsabMode};
 use super::nine_tails::NineTails;
 use super::otias::Otias;
@@ -35,6 +39,18 @@ const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adv
 
 const NS3: &str =
     "mp-quic-scheduler.cc of the ns-3 module by Shu et al., WNS3 2023 (baselines of MSAB)";
+
+/// The scheduler with parameters; `None` if a parameter is wrong or the scheduler has none.
+pub(crate) fn configured<'a>(
+    name: &'static str,
+    parameters: impl Iterator<Item = &'a str>,
+) -> Option<Arc<dyn SchedulerFactory>> {
+    let config = match name {
+        "jdl" => JdlConfig::of_parameters(parameters)?,
+        _ => return None,
+    };
+    Some(factory(name, move || Box::new(Jdl::new(config))))
+}
 
 /// Schedulers as publications describe them, in a form for general use.
 pub(crate) static SCHEDULERS: &[SchedulerInfo] = schedulers! {
@@ -111,6 +127,12 @@ pub(crate) static PUBLISHED: &[SchedulerInfo] = schedulers! {
         "a published baseline: BLEST of two paths, one path per acknowledgement";
     "ecf-ns3" => Ns3::new(Ns3Rule::Ecf), NS3,
         "a published baseline: ECF of two paths, one path per acknowledgement";
+    "peekaboo-ns3" => Ns3::new(Ns3Rule::Peekaboo), NS3,
+        "a published baseline: Peekaboo whose first answer stays, one path per acknowledgement";
+    "msab-ns3" => MsabNs3::new(), NS3,
+        "as simulated: MSAB that fills all paths per acknowledgement";
+    "etc-weighted" => Etc::new(EtcConfig { weighted: true, ..EtcConfig::default() }), ETC,
+        "as the paper's section 4 describes: ETC's shares as weights of a round robin";
     "lrf-sockets" => Sockets::new(SocketRule::LowestRtt), QAWARE,
         "a published baseline: lowest RTT, packets handed to independent TCP sockets";
     "ecf-sockets" => Sockets::new(SocketRule::Ecf), QAWARE,

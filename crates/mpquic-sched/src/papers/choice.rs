@@ -111,9 +111,11 @@ pub(crate) fn one_way_delay(path: &PathView) -> f64 {
     seconds(smoothed.saturating_sub(back))
 }
 
-/// The weight of a stream: its priority, limited to the 1 to 256 of HTTP/2.
+/// The weight of a stream: 16 more than its priority, limited to the 1 to 256 of HTTP/2, where 16
+/// is the default (RFC 7540 section 5.3.5). The urgencies 0 to 7 of HTTP/3 weigh 128, 64, 32, 16, 8,
+/// 4, 2 and 1, by the priorities that `mpquic-h3` gives their streams.
 pub(crate) fn weight(priority: i32) -> u64 {
-    u64::from(priority.clamp(1, 256).unsigned_abs())
+    u64::from(priority.saturating_add(16).clamp(1, 256).unsigned_abs())
 }
 
 impl PlainCases {
@@ -175,6 +177,12 @@ mod tests {
             assert!(known.have_changed(&scene.view()));
             assert!(!known.have_changed(&scene.view()));
         }
+    }
+
+    #[test]
+    fn a_weight_is_16_more_than_the_priority() {
+        let of = [i32::MIN, -16, -15, -8, 0, 112, 240, 241, i32::MAX].map(weight);
+        assert_eq!(of, [1, 1, 1, 8, 16, 128, 256, 256, 256]);
     }
 
     #[test]

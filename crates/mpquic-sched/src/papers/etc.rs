@@ -24,6 +24,9 @@ pub struct EtcConfig {
     /// If all paths with a remaining share are blocked, send on the fastest other path instead of
     /// waiting. The paper does not describe this case; its worked example (Figure 2) waits.
     pub work_conserving: bool,
+    /// The shares are weights of a round robin over the paths that have room, packet by packet.
+    /// Section 4 of the paper describes this form.
+    pub weighted: bool,
 }
 
 impl Default for EtcConfig {
@@ -32,6 +35,7 @@ impl Default for EtcConfig {
             unit: 4_000_000,
             model_in_flight: false,
             work_conserving: false,
+            weighted: false,
         }
     }
 }
@@ -39,8 +43,8 @@ impl Default for EtcConfig {
 /// Splits a block of data so that all paths finish their shares at the same time, and sends the
 /// shares interleaved. To find the shares, the scheduler simulates the growth of the windows.
 ///
-/// Source: Zeng, Ma, Cui et al., "Optimizing multipath QUIC transmission over heterogeneous paths",
-/// Computer Networks 2022. Inputs: smoothed RTT, window, growth of the controller, backlog; losses
+/// Source: Zeng, Cui, Tso and Zhang, "Optimizing multipath QUIC transmission over heterogeneous
+/// paths", Computer Networks 2022. Inputs: smoothed RTT, window, growth of the controller, backlog; losses
 /// as congestion events. Constants: blocks of 4 MB.
 ///
 /// Differences from the printed algorithm:
@@ -73,6 +77,8 @@ struct Share {
     first: u64,
     planned: u64,
     sent: u64,
+    /// Packets that the path still has to get of the round robin.
+    credit: f64,
 }
 
 impl Share {
@@ -99,7 +105,12 @@ impl Etc {
     }
 
     fn needs_plan(&self, view: &View<'_>) -> bool {
-        let left: u64 = self.shares.iter().map(Share::left).sum();
+        let left: u64 = if self.config.weighted {
+            let planned: u64 = self.shares.iter().map(|share| share.planned).sum();
+            planned.saturating_sub(self.shares.iter().map(|share| share.sent).sum())
+        } else {
+            self.shares.iter().map(Share::left).sum()
+        };
         self.stale
             || left == 0
             || backlog(view) < left
@@ -123,6 +134,7 @@ impl Etc {
                 first,
                 planned: 0,
                 sent: 0,
+                credit: 0.0,
             });
             self.windows.push((path.id, path.window));
         }
@@ -165,6 +177,28 @@ impl Etc {
         bytes
     }
 
+    /// The next packet of the round robin. Paths without room get no credit.
+    fn next_by_weight(&mut self, view: &View<'_>) -> Option<Decision> {
+        let ready = |share: &Share| {
+            let path = view.path(share.path).filter(|path| path.can_send());
+            path.filter(|_| share.planned > 0)
+        };
+        let all = self.shares.iter().filter(|share| ready(share).is_some());
+        let total: u64 = all.map(|share| share.planned).sum();
+        let mut next: Option<&mut Share> = None;
+        for share in &mut self.shares {
+            if ready(share).is_some() {
+                share.credit += share.planned as f64 / total as f64;
+                if next.as_ref().is_none_or(|best| share.credit > best.credit) {
+                    next = Some(share);
+                }
+            }
+        }
+        let next = next?;
+        next.credit -= 1.0;
+        ready(next).map(|path| send_planned(path, path.mtu.into()))
+    }
+
     fn unfinished<'a>(&self, view: &View<'a>) -> impl Iterator<Item = (&Share, &'a PathView)> {
         self.shares
             .iter()
@@ -186,6 +220,11 @@ impl Scheduler for Etc {
         }
         if self.needs_plan(view) {
             self.plan(view);
+        }
+        if self.config.weighted
+            && let Some(decision) = self.next_by_weight(view)
+        {
+            return decision;
         }
         let next = self
             .unfinished(view)
@@ -231,7 +270,9 @@ impl Scheduler for Etc {
     }
 
     fn name(&self) -> &'static str {
-        if self.config.work_conserving {
+        if self.config.weighted {
+            "etc-weighted"
+        } else if self.config.work_conserving {
             "etc-greedy"
         } else {
             "etc"
@@ -244,7 +285,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{Growth, Scene, full, path, sent};
+    use crate::testing::{Growth, Scene, full, path, sends, sent};
 
     /// Plans `unit` bytes for two paths. Returns the shares, the number of rounds and the time of
     /// the last acknowledgement in milliseconds.
@@ -287,6 +328,33 @@ mod tests {
     fn t2_plans_in_slow_start() {
         let plan = planned(400_000, [10, 35], 12_000, Growth::Double);
         assert_eq!((plan.0, plan.2), ([388_000, 12_000], 60));
+    }
+
+    /// Shares of 3,636,400 and 363,600 bytes are weights of 10 to 1. A full path is passed over.
+    #[test]
+    fn shares_are_weights_of_a_round_robin() {
+        let mut scene = Scene::new(vec![path(0, 20), path(1, 150)]);
+        scene.controller = Growth::Additive(1200);
+        scene.queue.unsent = 100_000_000;
+        for path in &mut scene.paths {
+            path.window = 120_000;
+        }
+        let mut etc = Etc::new(EtcConfig {
+            weighted: true,
+            ..EtcConfig::default()
+        });
+        let mut packets = |scene: &Scene, count: usize| {
+            let mut packets = [0, 0];
+            for _ in 0..count {
+                let (path, bytes) = sends(&etc.select(&scene.view())).unwrap();
+                etc.on_event(&sent(path, bytes, PLANNED), &scene.view());
+                packets[path.0 as usize] += 1;
+            }
+            packets
+        };
+        assert_eq!(packets(&scene, 1100), [1000, 100]);
+        scene.paths[0] = full(scene.paths[0]);
+        assert_eq!(packets(&scene, 100), [0, 100]);
     }
 
     #[test]

@@ -30,7 +30,9 @@
 //! | name | type | follows |
 //! |---|---|---|
 //! | `round-robin-packet` | [`RoundRobin`](crate::RoundRobin) | PQUIC: one datagram per turn |
-//! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | the ns-3 module: one path per acknowledgement |
+//! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3`, `peekaboo-ns3` | [`Ns3`] | the ns-3 module: one path per acknowledgement |
+//! | `msab-ns3` | [`MsabNs3`] | the ns-3 module: all paths per acknowledgement |
+//! | `etc-weighted` | [`Etc`] | section 4 of ETC's paper: shares as weights of a round robin |
 //! | `lrf-sockets`, `ecf-sockets`, `qaware-sockets` | [`Sockets`] | QAware's simulation: independent TCP connections |
 
 mod baselines;
@@ -55,7 +57,7 @@ mod sa_ecf;
 mod stms;
 mod sttf;
 
-pub use baselines::{Ns3, Ns3Rule, SocketRule, Sockets};
+pub use baselines::{MsabNs3, Ns3, Ns3Rule, SocketRule, Sockets};
 pub use blest::{Blest, BlestForm};
 pub use daps::Daps;
 pub use dems::Dems;

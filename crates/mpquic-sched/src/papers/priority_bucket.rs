@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(first(&[peer, small]), stream_id(1));
         small.size = Some(1000);
         assert_eq!(first(&[large, small]), stream_id(3));
-        small.priority = 63;
+        small.priority -= 1;
         assert_eq!(first(&[large, small]), stream_id(0));
     }
 }

@@ -50,14 +50,20 @@ fn copies_to_unmeasured_paths_are_forgotten_with_them() {
             others.push((info.name, first));
         }
     }
-    // The schedulers without copies treat any path as measured, take paths in turn, or use one
-    // path; `redundant` copies all data.
+    // The schedulers without copies treat any path as measured, take paths in turn, use one
+    // path, or belong to the ns-3 module; `redundant` copies all data.
     let expected = [
         ("lrf-assume", 0),
         ("round-robin", 0),
         ("backup", 0),
         ("redundant", 100),
         ("round-robin-packet", 0),
+        ("lrf-ns3", 0),
+        ("round-robin-ns3", 0),
+        ("blest-ns3", 0),
+        ("ecf-ns3", 0),
+        ("peekaboo-ns3", 0),
+        ("msab-ns3", 0),
     ];
     assert_eq!(others, expected);
 }

@@ -242,7 +242,7 @@ impl World {
             .map(|stream| {
                 let first = stream.unsent.min().expect("not empty");
                 let mut view = StreamView::new(stream.id, first..stream.end);
-                view.priority = 16 * stream.id.index() as i32;
+                view.priority = 16 * stream.id.index() as i32 - 16;
                 view.unsent = stream.unsent.iter().map(|r| r.end - r.start).sum();
                 view.finished = stream.id.index() == 1;
                 view.size = view.finished.then_some(stream.end);

@@ -10,7 +10,7 @@ use mpquic_core::sched::SchedulerFactory;
 use mpquic_core::{FourTuple, PathId, PathStats, Side, VarInt};
 use mpquic_paths::{Managed, Start};
 
-use super::informed::Informed;
+use super::informed::{Informed, Known};
 use super::interfaces::Interfaces;
 use super::plan::Plan;
 use super::player::{Client, FurtherPaths, Player};
@@ -128,9 +128,11 @@ impl Stage {
         stage.add_cross_traffic(scenario, values);
         let used = used_paths(scenario, contender.paths, values);
         let mut scheduler = self::scheduler(scenario, &contender.scheduler)?;
-        if contender.know_rates {
-            let rates = used.iter().map(|path| rate(scenario, *path, values));
-            scheduler = Informed::factory(scheduler, rates.collect());
+        if contender.know_rates || contender.know_rtts {
+            let known = used
+                .iter()
+                .map(|path| known(scenario, *path, values, contender));
+            scheduler = Informed::factory(scheduler, known.collect());
         }
         let mut main = setup(scenario, scheduler, &contender.controller)?;
         let is_first = |contender: &Contender| contender.handshake == Handshake::Full;
@@ -598,6 +600,17 @@ fn rate(scenario: &Scenario, path: usize, values: &[f64]) -> f64 {
     let links = scenario.paths[path].links.links(values, 0);
     let direction = usize::from(!scenario.workload.upload);
     links[direction].rate.unwrap_or(f64::INFINITY)
+}
+
+/// What the scheduler of a contender knows about a path beforehand.
+fn known(scenario: &Scenario, path: usize, values: &[f64], contender: &Contender) -> Known {
+    let one_way = || scenario.paths[path].links.one_way(values);
+    Known {
+        rate: contender
+            .know_rates
+            .then(|| (rate(scenario, path, values) / 8.0) as u64),
+        round_trip: contender.know_rtts.then(|| one_way().iter().sum()),
+    }
 }
 
 /// The paths of a contender, the path of the handshake first.

@@ -204,8 +204,8 @@ fn flows_follow_each_other_and_streams_run_together() {
         [workload]
         kind = \"streams\"
         streams = [
-            {{ name = \"A\", size_kb = 26, priority = 255 }},
-            {{ name = \"B\", size_kb = 900, priority = 8 }},
+            {{ name = \"A\", size_kb = 26, weight = 255 }},
+            {{ name = \"B\", size_kb = 900, weight = 8 }},
         ]"
     );
     let results = run(&streams);
@@ -423,8 +423,8 @@ fn contenders_may_know_rates_and_ignore_priorities() {
         kind = \"streams\"
         wait_for_paths = true
         streams = [
-            { name = \"B\", size_kb = 900, priority = 8 },
-            { name = \"A\", size_kb = 26, priority = 255 },
+            { name = \"B\", size_kb = 900, weight = 8 },
+            { name = \"A\", size_kb = 26, weight = 255 },
         ]
         [[contender]]
         name = \"informed\"

@@ -45,6 +45,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
+    /// The number that decides; `None` for the mean of [`Self::values`].
+    pub number: Option<f64>,
     /// The 95 % interval of [`Self::mean`], for claims of a number or a share. The interval belongs
     /// to this claim alone. The verdict holds for all claims together and may need a wider
     /// interval.
@@ -75,6 +77,8 @@ pub enum Edge {
 
 /// Least and greatest value that agrees with a claim.
 type Agreeing = (f64, f64);
+/// Turns the pairs of each combination of swept values into one ratio.
+type Statistic = fn(&[Vec<(f64, f64)>]) -> f64;
 
 /// The result of one comparison of a claim.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +120,7 @@ impl Draft {
             finding: Finding {
                 outcome,
                 values: Vec::new(),
+                number: None,
                 interval: None,
                 paired: None,
                 pairs: [0; 3],
@@ -199,9 +204,10 @@ fn edge(test: &Test, corrected: f64, decided: bool) -> Edge {
 }
 
 impl Finding {
-    /// The mean of [`Self::values`].
+    /// The mean of [`Self::values`], or the best of them if the claim is about the best.
     pub fn mean(&self) -> f64 {
-        self.values.iter().sum::<f64>() / self.values.len() as f64
+        let mean = || self.values.iter().sum::<f64>() / self.values.len() as f64;
+        self.number.unwrap_or_else(mean)
     }
 }
 
@@ -218,6 +224,31 @@ fn test(resampled: &Resampled, runs: usize, agreeing: Agreeing) -> Test {
 
 fn near(value: f64) -> Agreeing {
     (value - TOLERANCE, value + TOLERANCE)
+}
+
+/// The values within a margin of `value`, or better than the margin if `value` is a bound.
+fn bounded(value: f64, margin: f64, or_better: bool, metric: &str) -> Agreeing {
+    let (least, most) = (value - margin, value + margin);
+    match (or_better, is_lower_better(metric)) {
+        (false, _) => (least, most),
+        (true, true) => (f64::NEG_INFINITY, most),
+        (true, false) => (least, f64::INFINITY),
+    }
+}
+
+/// The ratio of each group's medians.
+fn ratios(groups: &[Vec<(f64, f64)>]) -> impl Iterator<Item = f64> {
+    groups
+        .iter()
+        .map(|pairs| mean_ratio(std::slice::from_ref(pairs)))
+}
+
+fn least_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
+    ratios(groups).fold(f64::INFINITY, f64::min)
+}
+
+fn largest_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
+    ratios(groups).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// The mean, over groups of pairs, of the ratios of their medians.
@@ -367,20 +398,29 @@ impl ScenarioResults {
         match &published.claim {
             Claim::Words => Draft::bare(Outcome::Words),
             Claim::Change { .. } => Draft::bare(Outcome::NotRun),
-            Claim::Value { contender, value } => self.found_value(published, contender, *value),
+            Claim::Value {
+                contender,
+                value,
+                or_better,
+            } => {
+                let margin = if *or_better { 0.0 } else { TOLERANCE * value };
+                let agreeing = bounded(*value, margin, *or_better, metric);
+                self.found_value(published, contender, agreeing)
+            }
             Claim::Ratio {
                 contender,
                 against,
                 ratio,
                 or_better,
+                best,
             } => {
-                let (mut least, mut most) = near(*ratio);
-                match (or_better, is_lower_better(metric)) {
-                    (false, _) => {}
-                    (true, true) => least = f64::NEG_INFINITY,
-                    (true, false) => most = f64::INFINITY,
-                }
-                self.found_ratio(published, [contender, against], (least, most))
+                let agreeing = bounded(*ratio, TOLERANCE, *or_better, metric);
+                let statistic = match (best, is_lower_better(metric)) {
+                    (false, _) => mean_ratio,
+                    (true, true) => least_ratio,
+                    (true, false) => largest_ratio,
+                };
+                self.found_ratio(published, [contender, against], agreeing, statistic)
             }
             Claim::Better {
                 contender,
@@ -397,7 +437,7 @@ impl ScenarioResults {
         }
     }
 
-    fn found_value(&self, published: &Published, contender: &str, value: f64) -> Draft {
+    fn found_value(&self, published: &Published, contender: &str, agreeing: Agreeing) -> Draft {
         let sweeps = self.sweeps_of(published);
         let groups = sweeps.filter_map(|sweep| self.values(sweep, contender, &published.metric));
         let groups: Vec<_> = groups.filter(|values| !values.is_empty()).collect();
@@ -410,15 +450,20 @@ impl ScenarioResults {
             return Draft::bare(Outcome::NotRun);
         };
         let runs = groups.iter().map(Vec::len).sum();
-        let margin = TOLERANCE * value.abs();
-        let test = test(&resampled, runs, (value - margin, value + margin));
+        let test = test(&resampled, runs, agreeing);
         Draft::number(medians.collect(), resampled.interval(), test)
     }
 
-    fn found_ratio(&self, published: &Published, of: [&str; 2], agreeing: Agreeing) -> Draft {
+    fn found_ratio(
+        &self,
+        published: &Published,
+        of: [&str; 2],
+        agreeing: Agreeing,
+        statistic: Statistic,
+    ) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let ratios = groups.chunks(1).map(mean_ratio).collect();
-        let Some(resampled) = bootstrap(&groups, mean_ratio) else {
+        let Some(resampled) = bootstrap(&groups, statistic) else {
             return Draft::bare(Outcome::NotRun);
         };
         let runs = groups.iter().map(Vec::len).sum();
@@ -429,6 +474,7 @@ impl ScenarioResults {
         let paired = Statistics::of(groups.iter().filter_map(logarithm));
         let test = test(&resampled, runs, agreeing);
         let mut draft = Draft::number(ratios, resampled.interval(), test);
+        draft.finding.number = Some(statistic(&groups));
         draft.finding.paired = (paired.count > 0).then(|| paired.mean.exp());
         draft
     }

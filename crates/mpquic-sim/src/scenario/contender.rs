@@ -24,6 +24,9 @@ pub struct Contender {
     pub priorities: bool,
     /// True if the scheduler knows the rates of the paths beforehand, as delivery rates.
     pub know_rates: bool,
+    /// True if the scheduler knows the propagation delays of the paths beforehand, and sees them as
+    /// smoothed RTTs, whatever was measured.
+    pub know_rtts: bool,
     /// How the contender's connection starts.
     pub handshake: Handshake,
     /// The only path's change of address, `None` if the path keeps its address.
@@ -61,6 +64,7 @@ impl Contender {
             paths: UsedPaths::All,
             priorities: true,
             know_rates: false,
+            know_rtts: false,
             handshake: Handshake::default(),
             migration: None,
         }
@@ -226,6 +230,7 @@ pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<
             paths: paths.transpose()?.unwrap_or_default(),
             priorities: flag("priorities", true)?,
             know_rates: flag("know_rates", false)?,
+            know_rtts: flag("know_rtts", false)?,
             handshake: table
                 .optional("handshake")
                 .map_or(Ok(Handshake::Full), |item| item.choice(&HANDSHAKES))?,

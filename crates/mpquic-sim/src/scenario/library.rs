@@ -147,6 +147,8 @@ static FILES: &[BuiltIn] = files! {
     "zero-rtt-answer"
     "migration"
     "interface-goes"
+    "jdl-five"
+    "jdl-demand"
 };
 
 /// All built-in scenarios.

@@ -34,6 +34,9 @@ pub enum Claim {
         contender: String,
         /// The value.
         value: f64,
+        /// The value is a bound: the claim is confirmed by this value and by any better one.
+        #[serde(default)]
+        or_better: bool,
     },
     /// The ratio of two contenders' medians.
     Ratio {
@@ -45,6 +48,10 @@ pub enum Claim {
         ratio: f64,
         /// The ratio is a bound: a better ratio confirms the claim, too.
         or_better: bool,
+        /// The ratio is that of the best combination of swept values, as in "up to 35 %", not the
+        /// mean of all combinations.
+        #[serde(default)]
+        best: bool,
     },
     /// The ratio of a contender's median here to its median in another scenario.
     Change {
@@ -175,6 +182,10 @@ fn read_order(item: &Item<'_>, contenders: &[Contender]) -> Result<Vec<Vec<Strin
 fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
     let keys = ["order", "equal", "ratio", "better_pct", "value"];
     let name = |key| contender(&table.required(key)?, contenders);
+    let flag = |key| {
+        let item = table.optional(key);
+        item.map_or(Ok(false), |item| item.boolean())
+    };
     let Some((kind, item)) = table.one_of(&keys)? else {
         return Ok(Claim::Words);
     };
@@ -198,9 +209,8 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
                     contender: who,
                     against: name("against")?,
                     ratio,
-                    or_better: table
-                        .optional("or_better")
-                        .map_or(Ok(false), |item| item.boolean())?,
+                    or_better: flag("or_better")?,
+                    best: flag("best")?,
                 },
             }
         }
@@ -217,6 +227,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
         _ => Claim::Value {
             contender: name("contender")?,
             value: item.fixed(Limits::new(0.0, 1e12, ""))?,
+            or_better: flag("or_better")?,
         },
     })
 }
@@ -245,7 +256,14 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             return Err(table.error(keys));
         }
         // Fields that only some kinds of claims read.
-        table.also_known(&["contender", "against", "scenario", "by_pct", "or_better"]);
+        table.also_known(&[
+            "contender",
+            "against",
+            "scenario",
+            "by_pct",
+            "or_better",
+            "best",
+        ]);
         table.finish()?;
         Ok(published)
     };

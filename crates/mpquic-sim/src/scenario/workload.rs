@@ -158,6 +158,14 @@ fn read_size(table: &Table<'_>, name: &str) -> Result<Size> {
     Ok(Size { number, unit })
 }
 
+/// A priority, or a weight of HTTP/2: the default of 16 stands for the priority 0.
+fn read_priority(kind: usize, item: &Item<'_>) -> Result<i32> {
+    match kind {
+        0 => Ok(item.fixed(Limits::new(-1e6, 1e6, ""))? as i32),
+        _ => Ok(item.integer(1, 256)? as i32 - 16),
+    }
+}
+
 fn read_objects(item: &Item<'_>, page: &str, reported: bool) -> Result<Vec<PageObject>> {
     let mut objects: Vec<PageObject> = Vec::new();
     for table in item.tables()? {
@@ -168,7 +176,7 @@ fn read_objects(item: &Item<'_>, page: &str, reported: bool) -> Result<Vec<PageO
         }
         let table = table.named(&format!("{page}, object {name}"));
         let count = table.optional("count");
-        let priority = table.optional("priority");
+        let urgency = table.one_of(&["priority", "weight"])?;
         let after = table.optional("after").map_or(Ok(Vec::new()), |item| {
             let names: Vec<_> = objects.iter().map(|o| o.name.clone()).enumerate().collect();
             let choices: Vec<_> = names.iter().map(|(i, name)| (name.as_str(), *i)).collect();
@@ -183,8 +191,7 @@ fn read_objects(item: &Item<'_>, page: &str, reported: bool) -> Result<Vec<PageO
             name: name.into(),
             count: count.map_or(Ok(1), |item| item.integer(1, 10_000))? as usize,
             size: read_size(&table, &format!("{page}.{name}"))?,
-            priority: priority.map_or(Ok(0.0), |item| item.fixed(Limits::new(-1e6, 1e6, "")))?
-                as i32,
+            priority: urgency.map_or(Ok(0), |(kind, item)| read_priority(kind, &item))?,
             after: after?,
             wait: wait.map_or(Ok(Duration::ZERO), |item| item.duration(WAIT, 1e-3))?,
             reported,

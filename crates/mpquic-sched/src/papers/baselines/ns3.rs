@@ -26,6 +26,9 @@ pub enum Ns3Rule {
     /// Like `LowestRtt`, but if the faster path is full, ECF's comparison decides between both
     /// paths.
     Ecf,
+    /// Like `LowestRtt`, but if the faster path is full, the path that was the slower one when this
+    /// happened first gets the turn, now and always.
+    Peekaboo,
 }
 
 /// Chooses one path when an acknowledgement arrives, and fills the window of that path. All other
@@ -41,12 +44,17 @@ pub enum Ns3Rule {
 /// - Latest RTTs count, not smoothed RTTs.
 /// - ECF divides integers, and its patience grows to twice the RTT, not by a quarter.
 /// - BLEST multiplies by 200 without scaling.
+/// - Peekaboo multiplies what a path earned by the matrix that it should divide by, and the rewards
+///   of all decisions add up to one number. So the path of the first decision has by far the
+///   highest score from then on. The first decision is for the slower path, because both scores are
+///   equal. Until the paths change roles, Peekaboo decides like lowest RTT; afterwards it waits for
+///   the faster path.
 ///
 /// Constants: as in the scripts of the experiments.
 ///
 /// Differences: lost data waits for the next turn like other data, and a path that fails is
-/// replaced at once. MSAB of the same code fills all paths in every turn, as
-/// [`Msab`](crate::papers::Msab) does.
+/// replaced at once. MSAB of the same code fills all paths in every turn, see
+/// [`MsabNs3`](super::MsabNs3).
 #[derive(Debug)]
 pub struct Ns3 {
     rule: Ns3Rule,
@@ -57,6 +65,8 @@ pub struct Ns3 {
     woken: bool,
     /// ECF has decided to wait.
     waiting: bool,
+    /// The path that Peekaboo learned to choose.
+    learned: Option<PathId>,
 }
 
 impl Ns3 {
@@ -64,10 +74,11 @@ impl Ns3 {
     pub fn new(rule: Ns3Rule) -> Self {
         Self {
             rule,
-            cases: PlainCases::default(),
+            cases: PlainCases::without_copies(),
             turn: None,
             woken: true,
             waiting: false,
+            learned: None,
         }
     }
 
@@ -95,6 +106,7 @@ impl Ns3 {
                 Ns3Rule::RoundRobin | Ns3Rule::LowestRtt => false,
                 Ns3Rule::Blest => blocks(view, fast, slow),
                 Ns3Rule::Ecf => self.waits(view, fast, slow),
+                Ns3Rule::Peekaboo => *self.learned.get_or_insert(slow.id) == fast.id,
             };
         Some(if use_fast { fast.id } else { slow.id })
     }
@@ -165,6 +177,7 @@ impl Scheduler for Ns3 {
             Ns3Rule::LowestRtt => "lrf-ns3",
             Ns3Rule::Blest => "blest-ns3",
             Ns3Rule::Ecf => "ecf-ns3",
+            Ns3Rule::Peekaboo => "peekaboo-ns3",
         }
     }
 }
@@ -174,7 +187,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::testing::{Scene, chosen, full, packet, path};
+    use crate::testing::{Scene, chosen, full, packet, path, unmeasured};
 
     fn acknowledge(scheduler: &mut Ns3, scene: &Scene) {
         let acked = SchedulerEvent::Acked(packet(PathId(0), 0), None);
@@ -217,9 +230,36 @@ mod tests {
     #[test]
     fn a_third_path_is_never_used() {
         let scene = Scene::new(vec![path(0, 50), full(path(1, 40)), path(2, 5)]);
-        for rule in [Ns3Rule::LowestRtt, Ns3Rule::Blest, Ns3Rule::Ecf] {
+        for rule in [
+            Ns3Rule::LowestRtt,
+            Ns3Rule::Blest,
+            Ns3Rule::Ecf,
+            Ns3Rule::Peekaboo,
+        ] {
             assert_eq!(turns(&mut Ns3::new(rule), &scene, 3), [Some(0); 3]);
         }
+    }
+
+    #[test]
+    fn peekaboo_repeats_its_first_answer() {
+        let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
+        let mut ns3 = Ns3::new(Ns3Rule::Peekaboo);
+        assert_eq!(turns(&mut ns3, &scene, 2), [Some(0); 2]);
+        // The fast path is used whenever it has a byte of room.
+        scene.paths[1] = path(1, 10);
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(1)]);
+        // The paths change roles: the first answer was path 0, which is now full and waited for.
+        scene.paths = vec![full(path(0, 10)), path(1, 50)];
+        assert_eq!(turns(&mut ns3, &scene, 2), [None; 2]);
+        let mut afresh = Ns3::new(Ns3Rule::Peekaboo);
+        assert_eq!(turns(&mut afresh, &scene, 1), [Some(1)]);
+    }
+
+    #[test]
+    fn data_on_unmeasured_paths_is_not_copied() {
+        let scene = Scene::new(vec![unmeasured(0), unmeasured(1)]);
+        let decision = Ns3::new(Ns3Rule::LowestRtt).select(&scene.view());
+        assert!(matches!(decision, Decision::Send { .. }), "{decision:?}");
     }
 
     #[test]

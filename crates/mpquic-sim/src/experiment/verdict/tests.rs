@@ -73,6 +73,7 @@ fn ratios_are_means_over_the_swept_values_or_of_one() {
         against: "b".into(),
         ratio,
         or_better: false,
+        best: false,
     };
     let all = finding("", ratio(0.70));
     assert_eq!(all.outcome, Outcome::Confirmed);
@@ -91,6 +92,25 @@ fn ratios_are_means_over_the_swept_values_or_of_one() {
     }
     let first = finding("a.owd_ms=1", bound);
     assert_eq!(first.outcome, Outcome::Confirmed);
+}
+
+/// "Up to 50 % less" is about the best swept value, which has 0.5; the mean is 0.738.
+#[test]
+fn a_claim_about_the_best_takes_the_best_of_the_swept_values() {
+    let best = |contender: &str, ratio| Claim::Ratio {
+        contender: contender.into(),
+        against: if contender == "a" { "b" } else { "a" }.into(),
+        ratio,
+        or_better: false,
+        best: true,
+    };
+    let found = finding("", best("a", 0.5));
+    assert_eq!((found.outcome, found.mean()), (Outcome::Confirmed, 0.5));
+    assert_eq!(found.values.len(), 2);
+    assert_eq!(finding("", best("a", 0.738)).outcome, Outcome::Refuted);
+    // The best cell of `b` has 2.05 / 2.
+    let found = finding("", best("b", 1.025));
+    assert!((found.mean() - 1.025).abs() < 1e-9, "{found:?}");
 }
 
 #[test]
@@ -155,6 +175,7 @@ fn fewer_than_six_runs_decide_no_claim() {
     let value = Claim::Value {
         contender: "a".into(),
         value: 1.05,
+        or_better: false,
     };
     let of = |results: &ScenarioResults| {
         let claim = published("a.owd_ms=1", value.clone());
@@ -342,6 +363,7 @@ fn a_value_agrees_within_a_tenth() {
         let claim = Claim::Value {
             contender: "c".into(),
             value,
+            or_better: false,
         };
         let found = finding("a.owd_ms=2", claim);
         (found.outcome, found.mean())
@@ -356,9 +378,19 @@ fn a_value_agrees_within_a_tenth() {
     ] {
         assert_eq!(value(claimed), (outcome, 1.0), "{claimed}");
     }
+    // A bound has no tolerance.
+    for (claimed, outcome) in [(1.001, Outcome::Confirmed), (0.999, Outcome::Refuted)] {
+        let bound = Claim::Value {
+            contender: "c".into(),
+            value: claimed,
+            or_better: true,
+        };
+        assert_eq!(finding("a.owd_ms=2", bound).outcome, outcome, "{claimed}");
+    }
     let unknown = Claim::Value {
         contender: "x".into(),
         value: 1.0,
+        or_better: false,
     };
     assert_eq!(finding("", unknown).outcome, Outcome::NotRun);
 }
@@ -389,6 +421,7 @@ fn more_is_better_for_some_metrics() {
         against: "a".into(),
         ratio,
         or_better,
+        best: false,
     };
     assert_eq!(outcome(ratio(1.5, false)), Outcome::Refuted);
     assert_eq!(outcome(ratio(1.5, true)), Outcome::Confirmed);
@@ -464,6 +497,7 @@ fn ratio_to_a_median_of_zero_is_left_out() {
         against: "b".into(),
         ratio: 1.0,
         or_better: false,
+        best: false,
     };
     let found = alone(&none, &published("", ratio));
     assert_eq!((found.outcome, found.paired), (Outcome::Refuted, None));

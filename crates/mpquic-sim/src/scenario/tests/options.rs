@@ -358,7 +358,7 @@ fn objects_of_a_page_are_read() {
     ) + "[[page]]\nname = \"p\"\nobjects = [\n\
          { name = \"x\", size_kb = 1 },\n\
          { name = \"y\", size_kb = 2, count = 4, priority = -3, after = \"x\", wait_ms = 7 },\n\
-         { name = \"z\", size_kb = 3, after = [\"x\", \"y\"] },\n]\n\
+         { name = \"z\", size_kb = 3, weight = 24, after = [\"x\", \"y\"] },\n]\n\
          [[page]]\nname = \"q\"\nobjects = { name = \"only\", size_mb = 1 }\n";
     let scenario = read(&text);
     let Kind::Page { pages, choice } = &scenario.workload.kind else {
@@ -387,7 +387,7 @@ fn objects_of_a_page_are_read() {
     let expected = [
         (1, 1000, 0, vec![], Duration::ZERO, false),
         (4, 2000, -3, vec![0], 7 * MS, false),
-        (1, 3000, 0, vec![0, 1], Duration::ZERO, false),
+        (1, 3000, 8, vec![0, 1], Duration::ZERO, false),
     ];
     assert_eq!(objects.collect::<Vec<_>>(), expected);
     assert_eq!(scenario.metrics()[..1], ["page_s"]);
@@ -458,7 +458,7 @@ fn contenders_paths_links_and_swaps_are_read() {
              [[link]]\nname = \"t\"\nrate_mbit = 4\nowd_ms = 2\n\
              [[swap]]\nt = 7\npaths = [\"b\", \"a\"]\n\
              [[contender]]\nname = \"x\"\nscheduler = \"etc\"\ncontroller = \"bbr\"\n\
-             paths = \"highest-rate\"\npriorities = false\nknow_rates = true\nhandshake = \"0-rtt\"\n\
+             paths = \"highest-rate\"\npriorities = false\nknow_rates = true\nknow_rtts = true\nhandshake = \"0-rtt\"\n\
              [[contender]]\nname = \"y\"\npaths = \"a\"\nmigrate_s = 8\nmigrate_to = \"b\"\n",
         ) + "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\nvia = [\"t\", \"s\"]\nbackup = true\n"),
     );
@@ -466,6 +466,7 @@ fn contenders_paths_links_and_swaps_are_read() {
         paths: UsedPaths::HighestRate,
         priorities: false,
         know_rates: true,
+        know_rtts: true,
         handshake: Handshake::Early,
         ..Contender::new("x", "etc", "bbr")
     };
@@ -526,22 +527,27 @@ fn claims_are_read() {
     let equal = Claim::Equal(vec![lrf.clone(), etc.clone()]);
     assert_eq!(claim("equal = [\"lrf\", \"etc\"]").claim, equal);
     assert_eq!(equal.contenders(), ["lrf", "etc"]);
-    let value = Claim::Value {
+    let value = |or_better| Claim::Value {
         contender: lrf.clone(),
         value: 2.5,
+        or_better,
     };
-    assert_eq!(claim("value = 2.5\ncontender = \"lrf\"").claim, value);
-    assert_eq!(value.contenders(), ["lrf"]);
+    let fields = "value = 2.5\ncontender = \"lrf\"";
+    assert_eq!(claim(fields).claim, value(false));
+    let bound = format!("{fields}\nor_better = true");
+    assert_eq!(claim(&bound).claim, value(true));
+    assert_eq!(value(true).contenders(), ["lrf"]);
     let ratio = |or_better| Claim::Ratio {
         contender: lrf.clone(),
         against: etc.clone(),
         ratio: 0.8,
         or_better,
+        best: or_better,
     };
     let fields = "ratio = 0.8\ncontender = \"lrf\"\nagainst = \"etc\"";
     assert_eq!(claim(fields).claim, ratio(false));
     assert_eq!(
-        claim(&format!("{fields}\nor_better = true")).claim,
+        claim(&format!("{fields}\nor_better = true\nbest = true")).claim,
         ratio(true)
     );
     assert_eq!(ratio(true).contenders(), ["lrf", "etc"]);
@@ -563,7 +569,7 @@ fn claims_are_read() {
     assert_eq!(claim(&format!("{fields}\nby_pct = 20")).claim, better(0.2));
     // In each kind of claim, contenders can be replaced.
     let forms = [(lrf.clone(), "form".to_owned())];
-    for claim in [order, equal, value, ratio(true), change, better(0.1)] {
+    for claim in [order, equal, value(true), ratio(true), change, better(0.1)] {
         let published = Published {
             claim,
             ..expected.clone()
@@ -678,7 +684,7 @@ fn defaults_may_be_written_out() {
         (
             &contender(""),
             &*contender(
-                "paths = \"all\"\nhandshake = \"full\"\npriorities = true\nknow_rates = false",
+                "paths = \"all\"\nhandshake = \"full\"\npriorities = true\nknow_rates = false\nknow_rtts = false",
             ),
         ),
     ] {

@@ -261,6 +261,7 @@ fn each_number_of_a_workload_has_its_range() {
         ),
         (&streams, "count = #", 1.0, 10_000.0, ""),
         (&streams, "priority = #", -1e6, 1e6, ""),
+        (&streams, "weight = #", 1.0, 256.0, ""),
         (&streams, "wait_ms = #", 0.0, 1e5, "ms"),
     ]);
 }
