@@ -49,6 +49,10 @@ impl ControllerWrapper for Limited {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use mpquic_core::congestion::{Acked, CongestionEvent};
+
     use super::*;
 
     #[test]
@@ -59,22 +63,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn pacing_rate_stays_below_the_limit() {
-        // A controller without a pacing rate of its own, and one with a rate far above the limit.
-        for name in ["newreno", "bbr"] {
-            let mut held = limited(mpquic_cc::by_name(name).unwrap(), 1000).build();
-            held.on_path_opened(PathId(0), crate::process::clock::now(), 1200);
-            assert_eq!(held.pacing_rate(PathId(0)), Some(1000));
+    /// A controller whose paths have their number as pacing rate, and no rate on path 0.
+    #[derive(Debug)]
+    struct Numbered;
+
+    impl Controller for Numbered {
+        fn on_path_opened(&mut self, _: PathId, _: Instant, _: u16) {}
+        fn on_path_closed(&mut self, _: PathId) {}
+        fn on_mtu_update(&mut self, _: PathId, _: u16) {}
+        fn on_ack(&mut self, _: PathId, _: &Acked) {}
+        fn on_congestion_event(&mut self, _: PathId, _: &CongestionEvent) {}
+        fn window(&self, path: PathId) -> u64 {
+            1000 + u64::from(path.0)
         }
-        let mut held = limited(mpquic_cc::by_name("bbr").unwrap(), u64::MAX).build();
-        held.on_path_opened(PathId(0), crate::process::clock::now(), 1200);
-        let mut free = mpquic_cc::by_name("bbr").unwrap().build();
-        free.on_path_opened(PathId(0), crate::process::clock::now(), 1200);
-        assert_eq!(held.pacing_rate(PathId(0)), free.pacing_rate(PathId(0)));
-        assert_eq!(
-            (held.name(), held.window(PathId(0))),
-            ("bbr", free.window(PathId(0)))
-        );
+        fn pacing_rate(&self, path: PathId) -> Option<u64> {
+            Some(u64::from(path.0)).filter(|rate| *rate > 0)
+        }
+        fn name(&self) -> &'static str {
+            "numbered"
+        }
+    }
+
+    #[test]
+    fn rates_below_the_limit_and_windows_stay_the_inner_ones() {
+        let held = limited(factory("numbered", || Box::new(Numbered)), 500).build();
+        let rates = [0, 400, 600].map(|path| held.pacing_rate(PathId(path)));
+        assert_eq!(rates, [500, 400, 500].map(Some));
+        assert_eq!((held.name(), held.window(PathId(3))), ("numbered", 1003));
     }
 }
