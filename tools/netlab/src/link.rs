@@ -115,8 +115,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// The random stream of this direction's packets.
     pub(crate) stream: u64,
-    /// The random stream of the variation. Both directions of a path have one stream if they vary
-    /// alike.
+    /// The random stream of the variation. Directions of a path that vary alike have one stream.
     pub(crate) vary_stream: u64,
     /// The interval of the statistics.
     pub(crate) interval: u64,

@@ -103,7 +103,7 @@ fn a_packet_beyond_any_limit_of_the_queue_is_dropped() {
             l.enqueue(0, Pkt(1500, false));
         }
         assert_eq!(l.stats.total.dropped_queue, 3);
-        // One has left after a millisecond, so there is room for one more.
+        // The first packet leaves after a millisecond, so the queue has room for another packet.
         assert!(l.enqueue(MS, Pkt(1500, false)).is_none());
         assert!(l.enqueue(MS, Pkt(1500, false)).is_some());
     }

@@ -202,7 +202,7 @@ fn time(place: &str, name: &str, ms: f64) -> Result<f64, String> {
 }
 
 impl Fields {
-    /// These fields, with those of `other` where it has some. A queue limit in `other` replaces all
+    /// The fields of `other`, and these fields where `other` has none. A queue limit in `other` replaces all
     /// queue limits, because a smaller limit in another unit would otherwise stay in force.
     pub(super) fn over(&self, other: &Fields) -> Fields {
         let has_queue = other.queue.is_some()
