@@ -174,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn options_that_are_not_given_have_defaults_and_flags_take_no_value() {
+        let o = parse("s.toml").unwrap();
+        assert_eq!((o.wait, o.timeout, o.seed, o.nice), (0.5, 60.0, None, 0));
+        assert!(!o.capture && !o.mptcp && !o.no_rt && !o.intervals);
+        let o = parse("--capture --mptcp --no-rt --intervals s.toml --wait 0").unwrap();
+        assert!(o.capture && o.mptcp && o.no_rt && o.intervals);
+        assert_eq!((o.scenario.as_str(), o.wait), ("s.toml", 0.0));
+        let o = parse("s.toml --setup-client a --setup-server b --setup-client c").unwrap();
+        assert_eq!(o.setup, [vec!["a", "c"], vec!["b"]]);
+    }
+
+    #[test]
     fn errors_name_the_option_and_the_value() {
         for (line, expected) in [
             ("", "which scenario file?"),

@@ -293,3 +293,107 @@ fn the_same_seed_loses_the_same_packets() {
     assert_eq!(lost(1), lost(1));
     assert_ne!(lost(1), lost(2));
 }
+
+/// The delays of packets with a rate that does not matter, one packet each second.
+fn delays(p: Params) -> Vec<u64> {
+    let mut l = Link::new(plan(p));
+    let second = 1000 * MS;
+    let mut delays = vec![];
+    for i in 0..1000 {
+        l.enqueue(i * second, Pkt(100, false));
+        delays.extend(drain(&mut l).iter().map(|at| at - i * second));
+    }
+    delays
+}
+
+#[test]
+fn uniform_jitter_spreads_delays_over_its_whole_range() {
+    let mut p = params(f64::INFINITY, 10.0);
+    p.jitter = 4e6;
+    let mut delays = delays(p);
+    delays.sort_unstable();
+    assert_eq!(delays.len(), 1000);
+    assert!(delays[0] >= 6 * MS && delays[0] < 6 * MS + MS / 4);
+    assert!(delays[999] <= 14 * MS && delays[999] > 14 * MS - MS / 4);
+    assert!(delays[500].abs_diff(10 * MS) < MS / 2);
+}
+
+#[test]
+fn normal_jitter_has_the_asked_deviation_and_never_a_negative_delay() {
+    let mut p = params(f64::INFINITY, 10.0);
+    p.jitter = 2e6;
+    p.jitter_normal = true;
+    let seen = delays(p.clone());
+    let within = |ms| {
+        let limit = ms * MS;
+        seen.iter().filter(|d| d.abs_diff(10 * MS) <= limit).count()
+    };
+    // 68 and 95 percent of a normal distribution.
+    assert!(within(2).abs_diff(683) < 50, "{}", within(2));
+    assert!(within(4).abs_diff(954) < 25, "{}", within(4));
+    p.owd = 0.0;
+    let seen = delays(p);
+    assert!(seen.iter().filter(|d| **d == 0).count().abs_diff(500) < 60);
+}
+
+#[test]
+fn a_duplicate_is_due_with_its_packet_and_a_reordered_packet_later() {
+    let mut p = params(f64::INFINITY, 10.0);
+    p.duplicate = 1.0;
+    let mut l = Link::new(plan(p.clone()));
+    l.enqueue(0, Pkt(100, false));
+    assert_eq!(drain(&mut l), vec![10 * MS, 10 * MS]);
+
+    p.duplicate = 0.0;
+    p.reorder = 1.0;
+    p.reorder_extra = 5e6;
+    let mut pl = plan(p);
+    pl.changes = vec![(MS, Change::Set(params(f64::INFINITY, 10.0)))];
+    let mut l = Link::new(pl);
+    l.start(0);
+    l.enqueue(0, Pkt(100, false));
+    l.enqueue(2 * MS, Pkt(200, false));
+    // The second packet, which is not reordered, overtakes the first.
+    assert_eq!(drain(&mut l), vec![12 * MS, 15 * MS]);
+    assert_eq!(l.stats.reordered, 1);
+}
+
+#[test]
+fn losses_of_the_bad_state_come_in_bursts() {
+    let mut p = params(f64::INFINITY, 0.0);
+    p.gilbert = Some(Gilbert {
+        p_good_bad: 0.01,
+        p_bad_good: 0.25,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    });
+    let mut l = Link::new(plan(p));
+    let mut bursts = 0;
+    let mut was_lost = false;
+    for i in 0..100_000u64 {
+        let before = l.stats.total.dropped_loss;
+        l.enqueue(i * MS, Pkt(100, false));
+        l.advance(i * MS);
+        let lost = l.stats.total.dropped_loss > before;
+        bursts += u64::from(lost && !was_lost);
+        was_lost = lost;
+    }
+    let mean = l.stats.total.dropped_loss as f64 / bursts as f64;
+    assert!((mean - 4.0).abs() < 0.5, "{mean}");
+}
+
+#[test]
+fn intervals_count_from_the_start_of_the_schedule() {
+    let mut l = Link::new(plan(params(f64::INFINITY, 0.0)));
+    l.enqueue(10 * MS, Pkt(100, false));
+    l.start(50 * MS);
+    // A second start changes nothing.
+    l.start(90 * MS);
+    l.enqueue(149 * MS, Pkt(100, false));
+    l.enqueue(150 * MS, Pkt(100, false));
+    let arrived: Vec<u64> = l.stats.intervals.iter().map(|i| i.in_packets).collect();
+    assert_eq!(arrived, [1, 1]);
+    assert_eq!(l.stats.total.in_packets, 3);
+    // The next call takes the last packet from the queue into flight.
+    assert_eq!(l.backlog(), (1, 2));
+}

@@ -1,5 +1,5 @@
 use super::{Scenario, parse};
-use crate::link::Change;
+use crate::link::{Backlog, Change, Params, Vary};
 
 fn read(text: &str) -> Result<Scenario, String> {
     parse(text, "x", None)
@@ -165,4 +165,159 @@ fn every_scenario_of_the_project_is_accepted() {
 fn a_scenario_without_a_path_is_refused() {
     let error = read("path = []").err().unwrap();
     assert!(error.contains("0 [[path]] tables"), "{error}");
+}
+
+#[test]
+fn every_field_of_a_link_has_its_unit_and_its_default() {
+    let s = read(
+        r#"
+        [[path]]
+        rate_mbit = 40
+        owd_ms = 7.5
+        [[path]]
+        rate_mbit = inf
+        owd_ms = 20
+        jitter_ms = 3
+        jitter_dist = "normal"
+        allow_reorder = true
+        loss_pct = 2
+        duplicate_pct = 3
+        reorder_pct = 4
+        reorder_extra_ms = 6
+        queue_ms = 30
+        queue_bytes = 9000
+        queue_packets = 8
+        ecn_ms = 10
+        ecn_bytes = 4000
+        ecn_packets = 5
+        "#,
+    )
+    .unwrap();
+    let none = Backlog::NONE;
+    let least = Params {
+        rate: 40e6,
+        owd: 7.5e6,
+        jitter: 0.0,
+        jitter_normal: false,
+        allow_reorder: false,
+        loss: 0.0,
+        gilbert: None,
+        duplicate: 0.0,
+        reorder: 0.0,
+        reorder_extra: 5e6,
+        queue: Backlog {
+            bytes: 250_000.0,
+            ..none
+        },
+        ecn: none,
+    };
+    let most = Params {
+        rate: f64::INFINITY,
+        owd: 20e6,
+        jitter: 3e6,
+        jitter_normal: true,
+        allow_reorder: true,
+        loss: 0.02,
+        gilbert: None,
+        duplicate: 0.03,
+        reorder: 0.04,
+        reorder_extra: 6e6,
+        queue: Backlog {
+            bytes: 9000.0,
+            packets: 8.0,
+            time: 30e6,
+        },
+        ecn: Backlog {
+            bytes: 4000.0,
+            packets: 5.0,
+            time: 10e6,
+        },
+    };
+    for (path, expected) in s.paths.iter().zip([least, most]) {
+        assert_eq!(
+            (path.mtu, s.interval_ns, s.source_routing),
+            (1500, 100_000_000, false)
+        );
+        for plan in &path.dir {
+            assert_eq!(plan.base, expected);
+            assert_eq!(plan.interval, s.interval_ns);
+        }
+    }
+}
+
+#[test]
+fn variation_has_streams_of_its_own_for_each_path_and_for_directions_that_differ() {
+    let path = "[[path]]\nrate_mbit = 1\nowd_ms = 1\n";
+    let vary = "[path.vary]\nevery_ms = 200\nrate_pct = 5\nowd_pct = 10\nloss_points = 0.5\n";
+    let s = read(&format!("{path}{vary}{path}{vary}shared = false\n")).unwrap();
+    let expected = Vary {
+        every: 200_000_000,
+        rate: 0.05,
+        owd: 0.1,
+        loss: 0.005,
+    };
+    let plans: Vec<_> = s.paths.iter().flat_map(|p| &p.dir).collect();
+    assert!(plans.iter().all(|p| p.vary == Some(expected)));
+    // The numbers of the streams decide which packets of a published run were lost.
+    let streams: Vec<_> = plans.iter().map(|p| (p.stream, p.vary_stream)).collect();
+    assert_eq!(streams, [(0, 4), (1, 4), (8, 13), (9, 14)]);
+}
+
+#[test]
+fn a_change_of_one_direction_leaves_the_other_one_as_it_was() {
+    let s = read(
+        "[[path]]\nrate_mbit = 8\nowd_ms = 1\nqueue = \"none\"\n\
+         blackhole = [{ from = 3, to = 4.5, dir = \"c2s\" }]\n\
+         [[path.at]]\nt = 2\ndir = \"s2c\"\nrate_mbit = 4\n",
+    )
+    .unwrap();
+    let [c2s, s2c] = &s.paths[0].dir;
+    let set = |rate: f64| {
+        let mut params = c2s.base.clone();
+        params.rate = rate;
+        (2_000_000_000, Change::Set(params))
+    };
+    assert_eq!(c2s.base.queue, Backlog::NONE);
+    assert_eq!(s2c.changes, [set(4e6)]);
+    let outage = [
+        (3_000_000_000, Change::Blackhole(true)),
+        (4_500_000_000, Change::Blackhole(false)),
+    ];
+    assert_eq!(c2s.changes[0], set(8e6));
+    assert_eq!(c2s.changes[1..], outage);
+}
+
+#[test]
+fn a_hundred_paths_are_the_most() {
+    let path = "[[path]]\nrate_mbit = 1\nowd_ms = 1\nmtu = 65535\n";
+    assert_eq!(read(&path.repeat(100)).unwrap().paths.len(), 100);
+    assert!(
+        read(&path.repeat(101))
+            .err()
+            .unwrap()
+            .contains("101 [[path]] tables")
+    );
+}
+
+#[test]
+fn a_description_has_a_line_for_each_direction() {
+    let s = read(
+        "name = \"both\"\nserver_routing = \"source\"\nsysctl = { \"net.a\" = 1, \"net.b\" = \"x\" }\n\
+         [[path]]\nname = \"wifi\"\nrate_mbit = 40\nowd_ms = 7.5\nqueue_ms = 20\nqueue_packets = 9\n\
+         blackhole = [{ from = 3 }]\n[path.s2c]\nloss_pct = 1\nqueue = \"none\"\n\
+         [path.vary]\nrate_pct = 5\n",
+    )
+    .unwrap();
+    assert!(s.source_routing);
+    assert_eq!(
+        s.sysctl,
+        [("net.a", "1"), ("net.b", "x")].map(|(k, v)| (k.into(), v.into()))
+    );
+    let vary = ", every 100 ms rate +-5 % owd +-0 % loss +-0 points, 1 scheduled changes";
+    let expected = format!(
+        "both (seed 1)\n\
+         path 0 wifi       c2s   40.000 Mbit/s owd    7.50 ms loss  0.000 % queue 9 packets / 20 ms mtu 1500{vary}\n\
+         path 0 wifi       s2c   40.000 Mbit/s owd    7.50 ms loss  1.000 % queue unlimited mtu 1500{vary}\n"
+    );
+    assert_eq!(s.describe(), expected);
 }
