@@ -347,7 +347,8 @@ impl<'a> Forwarder<'a> {
         Ok(())
     }
 
-    /// Waits for packets, for a call of `Forwarding::wake`, or for the end of the time in nanoseconds.
+    /// Waits for packets, for a call of `Forwarding::wake`, or for the end of the time in
+    /// nanoseconds.
     fn wait(&mut self, ns: u64) -> Result<(), String> {
         let limit = Timespec {
             tv_sec: (ns / SECOND_NS) as i64,

@@ -133,9 +133,9 @@ impl Lab {
         command
     }
 
-    /// Starts a command of the shell in the namespace of the side. `ip netns exec` becomes the shell,
-    /// so the child's process number is the shell's; signals go to its whole group, because a shell
-    /// does not pass signals on.
+    /// Starts a command of the shell in the namespace of the side. `ip netns exec` becomes the
+    /// shell, so the child's process number is the shell's; signals go to its whole group, because
+    /// a shell does not pass signals on.
     pub(crate) fn spawn(
         &self,
         side: usize,

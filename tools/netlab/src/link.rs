@@ -1,8 +1,8 @@
 //! The model of one direction of one path, in virtual time and without I/O.
 //!
-//! A packet arrives, waits in a drop-tail queue, and is sent at the rate. Then outages and losses drop
-//! packets, so a lost packet has used its share of the rate. The others fly for the delay of the link
-//! (with jitter, reordering and duplicates) until they are due. The owner of a link calls
+//! A packet arrives, waits in a drop-tail queue, and is sent at the rate. Then outages and losses
+//! drop packets, so a lost packet has used its share of the rate. The others fly for the delay of
+//! the link (with jitter, reordering and duplicates) until they are due. The owner of a link calls
 //! `advance_with` as often as it likes: departures have exact virtual times, so a late call only
 //! delays the delivery of packets.
 
@@ -426,8 +426,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// The next packet that is due at `now` or was due before, with its due time. To be called after
-    /// `advance_with(now)`.
+    /// The next packet that is due at `now` or was due before, with its due time. To be called
+    /// after `advance_with(now)`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<(u64, P)> {
         if self.flight.front()?.at > now {
             return None;
@@ -444,8 +444,8 @@ impl<P: Packet> Link<P> {
         });
     }
 
-    /// The earliest time at which a packet may be due or the schedule has a change; the largest number
-    /// if neither will happen.
+    /// The earliest time at which a packet may be due or the schedule has a change; the largest
+    /// number if neither will happen.
     pub(crate) fn next_wake(&self) -> u64 {
         let mut t = self.flight.front().map_or(u64::MAX, |f| f.at);
         if !self.queue.is_empty() {

@@ -1,5 +1,5 @@
-//! `netlab`: emulates links between two network namespaces, so that programs run over paths with the
-//! rates, delays, losses and outages of a scenario file. README.md describes the tool.
+//! `netlab`: emulates links between two network namespaces, so that programs run over paths with
+//! the rates, delays, losses and outages of a scenario file. README.md describes the tool.
 
 #![forbid(unsafe_code)]
 

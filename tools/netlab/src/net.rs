@@ -78,8 +78,8 @@ fn within<T: Send>(ns: &str, f: impl FnOnce() -> Result<T, String> + Send) -> Re
     })
 }
 
-/// A new TUN device of the thread's namespace: plain packets without a header, one for each read, no
-/// offloads, not yet up.
+/// A new TUN device of the thread's namespace: plain packets without a header, one for each read,
+/// no offloads, not yet up.
 fn open_tun(name: &str) -> Result<OwnedFd, String> {
     let device = DeviceBuilder::new()
         .name(name)
@@ -173,9 +173,9 @@ impl Net {
             batch += &format!("addr add {a}/24 dev {dev}\n");
             batch += &format!("route add default dev {dev} table {table}\n");
             batch += &format!("rule add oif {dev} lookup {table} pref {}\n", 2000 + i);
-            // A client's socket that is bound to an address uses the path of the address. The server
-            // answers along the path of the client's address (a connected route), so both directions
-            // of a pair of addresses use one path, unless source routing is asked for.
+            // A client's socket that is bound to an address uses the path of the address. The
+            // server answers along the path of the client's address (a connected route), so both
+            // directions of a pair of addresses use one path, unless source routing is asked for.
             if side == 0 || sc.source_routing {
                 batch += &format!("rule add from {a} lookup {table} pref {}\n", 1000 + i);
             }
@@ -184,8 +184,8 @@ impl Net {
         Ok(())
     }
 
-    /// Packets that the kernel could not hand to netlab because the device's queue was full, for each
-    /// path and direction.
+    /// Packets that the kernel could not hand to netlab because the device's queue was full, for
+    /// each path and direction.
     pub(crate) fn ring_drops(&self) -> Vec<[u64; 2]> {
         let mut drops = vec![[0; 2]; self.names.len()];
         for side in 0..2 {

@@ -1,5 +1,5 @@
-//! A random generator with a seed: xoshiro256++, seeded by splitmix64. Published results depend on its
-//! numbers, so the generator is not one of a crate that may change.
+//! A random generator with a seed: xoshiro256++, seeded by splitmix64. Published results depend on
+//! its numbers, so the generator is not one of a crate that may change.
 
 /// The generator.
 #[derive(Clone, Debug)]

@@ -41,8 +41,8 @@ pub(crate) const DIRS: [&str; 2] = ["c2s", "s2c"];
 /// The most paths; each has a network 10.(100 + i).0.0/24.
 const MOST_PATHS: usize = 100;
 
-/// Random streams of a path: one for each direction's packets, one for the variation of both, and one
-/// for the variation of each.
+/// Random streams of a path: one for each direction's packets, one for the variation of both, and
+/// one for the variation of each.
 const STREAMS: u64 = 8;
 
 fn dirs(dir: &Option<String>, place: &str) -> Result<[bool; 2], String> {

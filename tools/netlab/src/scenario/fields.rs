@@ -81,8 +81,8 @@ pub(super) struct Fields {
     ecn_ms: Option<f64>,
     ecn_bytes: Option<f64>,
     ecn_packets: Option<f64>,
-    /// Whatever else the table has; `check` refuses such fields. (serde cannot refuse unknown fields
-    /// of a flattened table.)
+    /// Whatever else the table has; `check` refuses such fields. (serde cannot refuse unknown
+    /// fields of a flattened table.)
     #[serde(flatten)]
     rest: BTreeMap<String, toml::Value>,
 }
@@ -202,8 +202,9 @@ fn time(place: &str, name: &str, ms: f64) -> Result<f64, String> {
 }
 
 impl Fields {
-    /// The fields of `other`, and these fields where `other` has none. A queue limit in `other` replaces all
-    /// queue limits, because a smaller limit in another unit would otherwise stay in force.
+    /// The fields of `other`, and these fields where `other` has none. A queue limit in `other`
+    /// replaces all queue limits, because a smaller limit in another unit would otherwise stay in
+    /// force.
     pub(super) fn over(&self, other: &Fields) -> Fields {
         let has_queue = other.queue.is_some()
             || other.queue_ms.is_some()
@@ -243,7 +244,8 @@ impl Fields {
         }
     }
 
-    /// The parameters of a link. The default queue limit needs the path's round trip in milliseconds.
+    /// The parameters of a link. The default queue limit needs the path's round trip in
+    /// milliseconds.
     pub(super) fn params(&self, place: &str, rtt_ms: f64) -> Result<Params, String> {
         let missing = |name: &str| format!("{place}: {name} is missing");
         let rate_mbit = self.rate_mbit.ok_or_else(|| missing("rate_mbit"))?;
