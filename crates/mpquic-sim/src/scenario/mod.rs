@@ -2,7 +2,7 @@
 //!
 //! A file describes the paths, the transfers over them, the compared schedulers and controllers,
 //! and the number of repetitions. The `README.md` beside the files in `scenarios/` lists all
-//! fields. Links are described as in the files of netlab.
+//! fields. Links are described as in the files of `tools/netlab`.
 
 mod contender;
 mod library;
