@@ -228,7 +228,7 @@ fn an_upload_whose_answer_was_lost_is_stored_once() {
         assert_exit(&output, 0);
         assert!(there == content && first == last, "{length}");
         let report = &reports(&output)[0];
-        assert_eq!(report["retries"], 1, "{report}");
+        assert!(report["retries"].as_u64() >= Some(1), "{report}");
         assert_eq!(report["bytes"], length, "{report}");
         assert_eq!(report["sha256"], crate::sha256(&content));
     }
