@@ -114,16 +114,30 @@ fn reset_code(refusal: Refusal) -> Option<u32> {
     }
 }
 
+/// Waits until the client resets its request. Never returns once the whole request has arrived.
+async fn is_reset(recv: &mut RecvStream) -> Refusal {
+    match recv.received_reset().await {
+        Ok(Some(_)) => Refusal::Cancelled,
+        Ok(None) => std::future::pending().await,
+        Err(_) => Refusal::Gone,
+    }
+}
+
 impl Outlet for Request {
     async fn writable(&mut self) -> Result<usize, Refusal> {
-        Ok(self.send.writable().await?)
+        tokio::select! {
+            room = self.send.writable() => Ok(room?),
+            refusal = is_reset(&mut self.recv) => Err(refusal),
+        }
     }
 
     async fn stopped(&mut self) -> Refusal {
         // An unfinished stream ends the wait only if the client stops the stream, or if the
         // connection is lost.
-        let stopped = self.send.stopped().await;
-        stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
+        tokio::select! {
+            stopped = self.send.stopped() => stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled),
+            refusal = is_reset(&mut self.recv) => refusal,
+        }
     }
 
     fn is_cancelled(&mut self) -> bool {
@@ -132,7 +146,10 @@ impl Outlet for Request {
 
     async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
         let before = piece.len();
-        self.send.write_chunks(std::slice::from_mut(piece)).await?;
+        tokio::select! {
+            written = self.send.write_chunks(std::slice::from_mut(piece)) => drop(written?),
+            refusal = is_reset(&mut self.recv) => return Err(refusal),
+        }
         self.sent += (before - piece.len()) as u64;
         Ok(())
     }
@@ -546,11 +563,18 @@ mod tests {
     #[tokio::test]
     async fn the_answer_to_a_request_that_is_reset_ends() {
         const FILE: u64 = 20 << 20;
-        let served = serve(Anything::new(FILE), Limits::default());
+        let source = Anything::new(FILE);
+        let served = serve(source.clone(), Limits::default());
         let connection = served.connect(100_000).await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();
         assert!(soon(recv.read_chunk(1, true)).await.unwrap().is_some());
+        // The server waits for room in the client's window.
+        let mut read = 0;
+        while read != source.read.load(Ordering::SeqCst) {
+            read = source.read.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         send.reset(0u32.into()).unwrap();
         // The end of the answer must not look like the end of the file.
         let code = soon(recv.received_reset()).await.unwrap();
