@@ -207,7 +207,7 @@ async fn only_answers_of_use_in_parts_take_turns() -> TestResult {
     setting.until_applied(request_id(0), &update).await?;
     assert_eq!(incremental(&setting), Ok(true));
     let priority = setting.pair.server.watch_stream(id).priority();
-    assert_eq!(priority, Ok(2));
+    assert_eq!(priority, Ok(48));
     Ok(())
 }
 
