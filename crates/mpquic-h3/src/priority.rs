@@ -100,7 +100,7 @@ impl Priority {
     }
 
     /// The priority of a stream with this answer: 112, 48, 16, 0, -8, -12, -14 and -15 for the
-    /// urgencies 0 to 7. So answers of the default urgency are as urgent as other streams.
+    /// urgencies 0 to 7. An answer of the default urgency has the priority of a new stream.
     /// Schedulers that share paths by weight add 16: each urgency weighs twice as much as the next.
     pub(crate) fn of_stream(self) -> i32 {
         let weight = |urgency: u8| 1 << Self::LEAST_URGENT.saturating_sub(urgency);

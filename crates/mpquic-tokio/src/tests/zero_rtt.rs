@@ -191,12 +191,18 @@ async fn silent_application_holds_the_first_flight_briefly() -> TestResult {
     Ok(())
 }
 
-/// A server with another key cannot read the client's ticket.
-#[tokio::test(start_paused = true)]
-async fn waiting_reader_hears_of_a_rejection() -> TestResult {
+/// A client with a ticket that its server, started anew, rejects.
+async fn rejecting() -> Result<Pair, Error> {
     let mut pair = Pair::resuming().await?;
     let config = EndpointConfig::new([1; 32]);
     pair.restart_server(server(default_transport())?, config)?;
+    Ok(pair)
+}
+
+/// A server with another key cannot read the client's ticket.
+#[tokio::test(start_paused = true)]
+async fn waiting_reader_hears_of_a_rejection() -> TestResult {
+    let pair = rejecting().await?;
     let start = Instant::now();
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
@@ -217,9 +223,7 @@ async fn waiting_reader_hears_of_a_rejection() -> TestResult {
 /// no task.
 #[tokio::test(start_paused = true)]
 async fn reader_and_writer_in_tasks_of_their_own_hear_of_a_rejection() -> TestResult {
-    let mut pair = Pair::resuming().await?;
-    let config = EndpointConfig::new([1; 32]);
-    pair.restart_server(server(default_transport())?, config)?;
+    let pair = rejecting().await?;
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
@@ -246,9 +250,7 @@ async fn reader_and_writer_in_tasks_of_their_own_hear_of_a_rejection() -> TestRe
 /// The next stream has the ID of a rejected stream.
 #[tokio::test(start_paused = true)]
 async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
-    let mut pair = Pair::resuming().await?;
-    let config = EndpointConfig::new([1; 32]);
-    pair.restart_server(server(default_transport())?, config)?;
+    let pair = rejecting().await?;
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
