@@ -141,6 +141,27 @@ fn lost_bytes_count_as_the_head_of_the_queue() {
     );
 }
 
+/// Both paths can send, and only lost bytes wait. The near path delivers 39 kB before the far path
+/// delivers its first byte; a batch of the near path has 64 datagrams.
+#[test]
+fn lost_bytes_are_divided_although_no_new_bytes_wait() {
+    let mut scene = near_and_far(0);
+    scene.paths[0].sendable = Sendable::Now;
+    scene.streams.clear();
+    scene.queue.retransmit = 60_000;
+    let decision = Auto::default().select(&scene.view());
+    let Decision::Send {
+        path: PathId(0),
+        data: DataSelection::Next,
+        max_bytes,
+        ..
+    } = decision
+    else {
+        panic!("{decision:?}");
+    };
+    assert!((38_000..=41_000).contains(&max_bytes), "{max_bytes}");
+}
+
 #[test]
 fn flow_control_credit_limits_the_queue() {
     let mut scene = near_and_far(1_000_000);
