@@ -148,9 +148,6 @@
 //! missing content at the end of a request; a request whose end has arrived with its fields is
 //! refused at once.
 //!
-//! Instructions on the QPACK streams, and the end of these streams, are not checked: the dynamic
-//! table has no room, so nobody reads them.
-//!
 //! # Limits
 //!
 //! Frames other than DATA stay in memory until they are complete; [`Connection::max_frame_size`]

@@ -4,7 +4,9 @@ use h3::error::{Code, StreamError};
 use mpquic_h3::h3;
 use mpquic_tokio::{SendStream, default_transport};
 
-use crate::harness::{Error, Pair, ServerRequests, TestResult, closed, within};
+use crate::harness::{
+    Error, Pair, ServerRequests, ServerStream, TestResult, accept, closed, within,
+};
 
 /// A HEADERS frame: GET, https, /, and the authority `a`, by the static table of QPACK.
 const HEADERS: &[u8] = &[0x01, 0x08, 0x00, 0x00, 0xd1, 0xd7, 0xc1, 0x50, 0x01, b'a'];
@@ -130,6 +132,57 @@ async fn parts_of_a_frame_keep_no_more_than_themselves() -> TestResult {
     let allocated = pair.server_endpoint.driver_stats().receive_memory_allocated;
     assert!(allocated < ENOUGH, "{allocated} bytes");
     Ok(())
+}
+
+/// A stream reads several pieces at a time. The pieces behind the delivered one wait in the stream,
+/// and must not hold on to the datagrams of other streams that arrived with them.
+#[tokio::test]
+async fn short_pieces_that_wait_in_a_stream_keep_no_more_than_themselves() -> TestResult {
+    const STREAMS: usize = 40;
+    const PIECES: usize = 12;
+    const FILLER: usize = 60_000;
+    // If each waiting piece kept the buffer that it came in, 25 MB would not do.
+    const ENOUGH: u64 = 10 << 20;
+    let pair = Pair::new().await?;
+    let mut server = serve(&pair).await?;
+    let (mut filler, mut unread) = open_body(&pair, &mut server).await?;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let (mut send, mut recv) = open_body(&pair, &mut server).await?;
+        let send_pieces = async {
+            for _ in 0..PIECES {
+                send.write_all(&[0; 100]).await?;
+                filler.write_all(&[7; FILLER]).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        let read_filler = async {
+            let mut left = PIECES * FILLER;
+            while left > 0 {
+                let data = unread.recv_data().await?.ok_or("the filler ended")?;
+                left -= bytes::Buf::remaining(&data);
+            }
+            Ok(())
+        };
+        let transfer = async { tokio::try_join!(send_pieces, read_filler) };
+        within("transfer", transfer).await??;
+        within("the first piece", recv.recv_data()).await??;
+        streams.push((send, recv));
+    }
+    let allocated = pair.server_endpoint.driver_stats().receive_memory_allocated;
+    assert!(allocated < ENOUGH, "{allocated} bytes");
+    Ok(())
+}
+
+/// A request with a body that does not end, and the server's half of the request.
+async fn open_body(
+    pair: &Pair,
+    server: &mut ServerRequests,
+) -> Result<(SendStream, ServerStream), Error> {
+    let (mut send, _recv) = pair.client.open_bi().await?;
+    send.write_all(HEADERS).await?;
+    send.write_all(&frame_header(0x00, 1 << 40)).await?;
+    Ok((send, accept(server).await?))
 }
 
 /// h3 alone would end the body there.
