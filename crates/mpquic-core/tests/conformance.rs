@@ -16,7 +16,7 @@ const REQUIREMENTS: &[u32] = &[
 ];
 
 /// What the IDs of rows begin with, and where the rules come from.
-const SOURCES: [(&str, &str); 13] = [
+const SOURCES: [(&str, &str); 19] = [
     ("MP", "RFC 10069"),
     ("9000", "RFC 9000"),
     ("9001", "RFC 9001"),
@@ -25,6 +25,12 @@ const SOURCES: [(&str, &str); 13] = [
     ("9287", "RFC 9287"),
     ("9368", "RFC 9368"),
     ("9369", "RFC 9369"),
+    ("9114", "RFC 9114"),
+    ("9204", "RFC 9204"),
+    ("9218", "RFC 9218"),
+    ("9297", "RFC 9297"),
+    ("9298", "RFC 9298"),
+    ("9484", "RFC 9484"),
     ("AF", "draft-ietf-quic-ack-frequency-14"),
     ("RS", "draft-ietf-quic-reliable-stream-reset-11"),
     ("AA", "draft-munizaga-quic-alternative-server-address-01"),
