@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use cpu_time::ThreadTime;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
+use mpquic_benches::decisions::{Record, Replay};
 use mpquic_benches::now;
+use mpquic_core::PathId;
 use mpquic_core::congestion::{
     Acked, CongestionEvent, CongestionKind, Controller, DeliveryRate, RttSnapshot, Sent,
 };
-use mpquic_core::sched::{PathView, SchedulerEvent, StreamView, UnackedRange, View};
-use mpquic_core::{Dir, PathId, Side, StreamId};
 
 const MTU: u16 = 1452;
 const PATHS: [u32; 3] = [2, 4, 8];
 /// Streams with data to send. The core shows schedulers the 64 most urgent ones.
-const STREAMS: [usize; 3] = [1, 32, 1000];
-const SHOWN_STREAMS: usize = 64;
+const STREAMS: [u64; 3] = [1, 32, 1000];
+/// Decisions that are measured, over and over.
+const DECISIONS: usize = 4096;
 const MS: Duration = Duration::from_millis(1);
 
 fn rtt(path: u32) -> RttSnapshot {
@@ -28,23 +29,6 @@ fn rtt(path: u32) -> RttSnapshot {
     snapshot.variance = rtt / 8;
     snapshot.samples = 100;
     snapshot
-}
-
-/// Every path is in use and has room for some datagrams.
-fn path(id: u32) -> PathView {
-    let mut path = PathView::new(PathId(id));
-    path.rtt = rtt(id);
-    path.window = 200_000;
-    path.in_flight = 150_000;
-    path.slow_start_threshold = Some(100_000);
-    path.mtu = MTU;
-    path.packets_sent = 10_000;
-    path.bytes_sent = 14_520_000;
-    path.bytes_acked = 14_300_000;
-    path.bytes_lost = 70_000;
-    path.loss_rate = 0.005;
-    path.delivery_rate = Some(5_000_000);
-    path
 }
 
 /// Measures the CPU time of the thread.
@@ -79,90 +63,34 @@ impl Measurement for CpuTime {
     }
 }
 
-fn stream(index: u64) -> StreamView {
-    let id = StreamId::new(Side::Server, Dir::Uni, index);
-    let end = (1 << 24) + (1 << 22);
-    let mut stream = StreamView::new(id, 1 << 24..end);
-    stream.priority = (index % 5) as i32;
-    stream.finished = index.is_multiple_of(2);
-    stream.size = stream.finished.then_some(end);
-    stream
-}
-
-fn unacked(paths: u32, streams: u64) -> Vec<UnackedRange> {
-    (0..64)
-        .map(|n| {
-            let path = PathId((n % u64::from(paths)) as u32);
-            let stream = stream(n % streams).id;
-            UnackedRange::new(stream, n * 1400..(n + 1) * 1400, path, now())
-        })
-        .collect()
-}
-
+/// One decision, with the events before it, of a transfer over busy paths. `none` is the part of the
+/// replay itself, which is in all other figures.
 fn select(c: &mut Criterion<CpuTime>) {
     let mut group = c.benchmark_group("select");
+    let default = mpquic_sched::default();
+    for paths in PATHS {
+        for streams in STREAMS {
+            let record = Record::new(&*default, paths, streams, DECISIONS);
+            group.bench_function(format!("none/paths_{paths}/streams_{streams}"), |b| {
+                let mut replay = Replay::new(&record, &*default);
+                b.iter(|| black_box(replay.skip()));
+            });
+        }
+    }
     for info in mpquic_sched::list() {
-        for count in PATHS {
+        let factory = mpquic_sched::by_name(info.name).expect("it is listed");
+        for paths in PATHS {
             for streams in STREAMS {
-                let name = format!("{}/paths_{count}/streams_{streams}", info.name);
+                let record = Record::new(&*factory, paths, streams, DECISIONS);
+                let name = format!("{}/paths_{paths}/streams_{streams}", info.name);
                 group.bench_function(name, |b| {
-                    let mut case = Case::new(count, streams);
-                    let mut scheduler = mpquic_sched::by_name(info.name)
-                        .expect("it is listed")
-                        .build();
-                    case.with_view(|view| {
-                        for path in view.paths {
-                            scheduler.on_event(&SchedulerEvent::PathAdded(path.id), view);
-                        }
-                        b.iter(|| {
-                            view.now += Duration::from_micros(10);
-                            view.random = view.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                            black_box(scheduler.select(view))
-                        });
-                    });
+                    let mut replay = Replay::new(&record, &*factory);
+                    b.iter(|| black_box(replay.decide()));
                 });
             }
         }
     }
     group.finish();
-}
-
-/// The input of a scheduler.
-struct Case {
-    paths: Vec<PathView>,
-    streams: Vec<StreamView>,
-    unacked: Vec<UnackedRange>,
-    controller: Box<dyn Controller>,
-}
-
-impl Case {
-    fn new(paths: u32, streams: usize) -> Self {
-        let shown = streams.min(SHOWN_STREAMS) as u64;
-        let mut controller = mpquic_cc::default().build();
-        for id in 0..paths {
-            controller.on_path_opened(PathId(id), now(), MTU);
-        }
-        let mut streams: Vec<_> = (0..shown).map(stream).collect();
-        streams.sort_by_key(|stream| -stream.priority);
-        Self {
-            paths: (0..paths).map(path).collect(),
-            streams,
-            unacked: unacked(paths, shown),
-            controller,
-        }
-    }
-
-    fn with_view(&mut self, f: impl FnOnce(&mut View<'_>)) {
-        let unsent = self.streams.iter().map(|stream| stream.unsent).sum();
-        let mut view = View::new(now(), &self.paths, &*self.controller);
-        view.queue.unsent = unsent;
-        view.queue.flow_credit = 1 << 22;
-        view.queue.flow_window = 1 << 23;
-        view.queue.send_buffer = 1 << 23;
-        view.streams = &self.streams;
-        view = view.with_unacked(&self.unacked);
-        f(&mut view);
-    }
 }
 
 /// A connection in congestion avoidance, with its windows in use, as in a long transfer.

@@ -3,6 +3,7 @@
 
 use mpquic_core::config::TransportOptions;
 
+pub mod decisions;
 mod pipe;
 pub mod process;
 
