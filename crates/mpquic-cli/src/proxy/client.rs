@@ -264,6 +264,21 @@ mod tests {
     }
 
     #[test]
+    fn times_are_those_of_the_command_line() {
+        let times = ["--tcp-idle", "7", "--udp-idle", "8"];
+        let more = ["--send-queue", "50", "--max-outage", "60"];
+        let args = arguments("https://host", &[&times[..], &more].concat());
+        let options = options(&args).unwrap();
+        let idle = [options.tcp_idle, options.udp_idle];
+        assert_eq!(idle.map(|time| time.as_secs()), [7, 8]);
+        let mut transport = mpquic_tokio::default_transport();
+        args.idle.adapt(&mut transport, NO_FLOWS);
+        let queue = Duration::from_millis(50);
+        assert_eq!(transport.send_queue_time, Some(queue));
+        assert_eq!(transport.max_idle_timeout, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
     fn udp_ports_are_filtered_by_address_unless_told() {
         use mpquic_proxy::Filtering::{AddressDependent, EndpointIndependent};
         let binding = |line: &[&str]| {

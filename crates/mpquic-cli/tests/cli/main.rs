@@ -569,6 +569,12 @@ fn files_are_named_after_their_urls() {
     assert_exit(&output, 0);
     assert_eq!(output.stdout, b"one");
     assert!(stderr(&output).contains("over 1 path"), "{output:?}");
+
+    let here = tempfile::tempdir().unwrap();
+    let url = server.url("/file");
+    let mut get = mpquic(&["get", "--pin", &server.pin, &url, "-O"]);
+    assert_exit(&get.current_dir(here.path()).output().unwrap(), 0);
+    assert_eq!(fs::read(here.path().join("file")).unwrap(), b"one");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Options of the proxy that decide which flows there are, and how urgent they are: each test looks
-//! at the effect for a program.
+//! Options of the proxy that decide which flows there are, how long they last, and how urgent they
+//! are: each test looks at the effect for a program.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,7 +25,8 @@ const ALLOW: [&str; 2] = ["--allow", "127.0.0.0/8"];
 fn start(server: &[&str], client: &[&str]) -> (Server, Client) {
     let server = Server::launch(&[&SERVER[..], server].concat());
     let client = [&["--http", "0"], client].concat();
-    let client = Client::start_at(server.address, &server, 1, &client);
+    let entrances = 1 + client.iter().filter(|word| **word == "-L").count();
+    let client = Client::start_at(server.address, &server, entrances, &client);
     (server, client)
 }
 
@@ -109,14 +110,83 @@ fn held_flow(client: &Client, target: &str) -> TcpStream {
     flow.unwrap()
 }
 
+/// A side's status.
+#[cfg(unix)]
+fn told(socket: &str) -> Value {
+    let output = run(&["proxy", "status", socket, "--json"]);
+    assert_exit(&output, 0);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// By default a UDP flow stays for two minutes, which is longer than the test waits.
+#[cfg(unix)]
+#[test]
+fn an_idle_udp_flow_ends_when_either_side_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let forward = format!("udp:127.0.0.1:0:{}", echo.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 100];
+        while let Ok((length, from)) = echo.recv_from(&mut buffer) {
+            echo.send_to(&buffer[..length], from).unwrap();
+        }
+    });
+    let idle: &[&str] = &["--udp-idle", "1"];
+    for (number, of_server, of_client) in [(0, idle, &[][..]), (1, &[], idle)] {
+        let there = directory.path().join(format!("server{number}"));
+        let there = there.to_str().unwrap();
+        let server = [&ALLOW[..], &["--status-socket", there], of_server].concat();
+        let client = [&["-L", &forward][..], of_client].concat();
+        let (_server, client) = start(&server, &client);
+        let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+        own.set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        wait_until("an answer", || {
+            own.send_to(b"question", client.entrances[1]).unwrap();
+            own.recv(&mut [0; 100]).is_ok()
+        });
+        let has_flow = || {
+            told(there)["flows"]
+                .as_array()
+                .is_some_and(|flows| !flows.is_empty())
+        };
+        assert!(has_flow(), "{number}");
+        wait_until("the end of the flow", || !has_flow());
+    }
+}
+
+/// The system lists 127.0.0.1 alone as an address of the interface: its path is closed at the quota,
+/// the other two stay.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interface_closes_at_its_quota() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (here, book) = (at("client"), at("book"));
+    let quota = ["--local", "lo", "--quota", "lo=1M", "--quota-file", &book];
+    let (_server, client) = start(&ALLOW, &[&quota[..], &["--status-socket", &here]].concat());
+    let mut flow = held_flow(&client, &target().to_string());
+    let is_open = || {
+        let told = told(&here);
+        let paths = told["connections"][0]["paths"].as_array();
+        let local = |path: &Value| path["local"].as_str().unwrap().starts_with("127.0.0.1:");
+        paths.is_some_and(|paths| paths.iter().any(local))
+    };
+    wait_until("a path from the interface", is_open);
+    std::thread::spawn(move || while flow.write_all(&[0; 100_000]).is_ok() {});
+    wait_until("the quota", || !is_open());
+    let told = told(&here);
+    assert_eq!(told["interfaces"][0]["quota"]["used_up"], true, "{told}");
+    let paths = told["connections"][0]["paths"].as_array();
+    assert_eq!(paths.map(Vec::len), Some(2), "{told}");
+}
+
 /// The class of the only flow, as a side tells it.
 #[cfg(unix)]
 fn class(socket: &str) -> String {
     let mut class = String::new();
     wait_until("a flow", || {
-        let output = run(&["proxy", "status", socket, "--json"]);
-        assert_exit(&output, 0);
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told = told(socket);
         let told = told["flows"][0]["class"].as_str();
         class = told.unwrap_or_default().to_owned();
         told.is_some()

@@ -263,6 +263,54 @@ impl Drop for Process {
     }
 }
 
+/// A server that waits for nobody's end, and the one that takes its place.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_upgraded_server_ends_its_flows_after_its_timeout() {
+    use std::os::unix::net::UnixDatagram;
+    use std::process::Stdio;
+
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let manager = UnixDatagram::bind(at("notify")).unwrap();
+    manager.set_read_timeout(Some(6 * SOON)).unwrap();
+    let mut named = Server::launch(&[&SERVER[..], &["--state", &at("state")]].concat());
+    named.child.kill().unwrap();
+    named.child.wait().unwrap();
+    let (address, state) = (named.address.to_string(), at("state"));
+    let mut words: Vec<&str> = SERVER.to_vec();
+    words[3] = &address;
+    words.extend(["--state", &state, "--upgrade-timeout", "1"]);
+    let mut first = crate::mpquic(&words)
+        .env("NOTIFY_SOCKET", at("notify"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let first_process = Process(first.id().to_string());
+    let told = || {
+        let mut message = [0; 100];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told(), "READY=1\n");
+    let forward = format!("127.0.0.1:0:{}", echo());
+    let client = Client::start_at(named.address, &named, 1, &["-L", &forward]);
+    let mut open = new_flow(client.entrances[0]);
+    first_process.signal("-USR2");
+    let main = told();
+    let successor = main.strip_prefix("MAINPID=").unwrap().trim().to_owned();
+    let successor = Process(successor);
+    // The flow is still open: without the option, its server would stay for a day.
+    wait_until("the end of the first server", || {
+        first.try_wait().unwrap().is_some()
+    });
+    assert!(!answers(&mut open));
+    assert!(answers(&mut new_flow(client.entrances[0])));
+    drop(client);
+    successor.signal("-TERM");
+}
+
 /// The next server takes new flows, and the first one keeps its own until they end. No flow is lost
 /// or refused.
 #[cfg(target_os = "linux")]

@@ -513,9 +513,13 @@ fn neighbours_of_a_tun_get_packets_of_all_sizes() {
         fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
     });
     let (server, port) = network.serve();
+    for (option, expected) in [(&["--mtu", "1400"][..], 1400), (&[], 1500)] {
+        let started = network.start(&server, option);
+        let mtu = ip(&format!("-n {client} link show mpquic0"));
+        assert!(mtu.contains(&format!(" mtu {expected} ")), "{mtu}");
+        drop(started);
+    }
     let _client = network.start(&server, &[]);
-    let mtu = ip(&format!("-n {client} link show mpquic0"));
-    assert!(mtu.contains(" mtu 1500 "), "{mtu}");
     Network::within(neighbour, || {
         for text in TARGETS {
             let target = SocketAddr::new(text.parse().unwrap(), port);
