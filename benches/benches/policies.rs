@@ -63,34 +63,26 @@ impl Measurement for CpuTime {
     }
 }
 
-/// One decision, with the events before it, of a transfer over busy paths. `none` is the part of the
-/// replay itself, which is in all other figures.
+/// One decision, with the events before it, of a transfer over busy paths. `replay` is the part
+/// without the scheduler, which depends on the parts of the view that the scheduler asks for.
 fn select(c: &mut Criterion<CpuTime>) {
-    let mut group = c.benchmark_group("select");
-    let default = mpquic_sched::default();
-    for paths in PATHS {
-        for streams in STREAMS {
-            let record = Record::new(&*default, paths, streams, DECISIONS);
-            group.bench_function(format!("none/paths_{paths}/streams_{streams}"), |b| {
-                let mut replay = Replay::new(&record, &*default);
-                b.iter(|| black_box(replay.skip()));
-            });
-        }
-    }
     for info in mpquic_sched::list() {
         let factory = mpquic_sched::by_name(info.name).expect("it is listed");
         for paths in PATHS {
             for streams in STREAMS {
                 let record = Record::new(&*factory, paths, streams, DECISIONS);
                 let name = format!("{}/paths_{paths}/streams_{streams}", info.name);
-                group.bench_function(name, |b| {
+                c.bench_function(&format!("replay/{name}"), |b| {
+                    let mut replay = Replay::new(&record, &*factory);
+                    b.iter(|| black_box(replay.skip()));
+                });
+                c.bench_function(&format!("select/{name}"), |b| {
                     let mut replay = Replay::new(&record, &*factory);
                     b.iter(|| black_box(replay.decide()));
                 });
             }
         }
     }
-    group.finish();
 }
 
 /// A connection in congestion avoidance, with its windows in use, as in a long transfer.
