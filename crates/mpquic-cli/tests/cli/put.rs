@@ -502,36 +502,47 @@ fn a_file_is_resumed_at_a_server_that_begins_anew() {
 /// beginning.
 #[cfg(target_os = "linux")]
 #[test]
-fn data_from_a_pipe_is_not_sent_again() {
+fn data_from_a_named_pipe_is_not_sent_again() {
     let (served, source) = directories(b"old");
     let pipe = source.path().join("pipe");
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-    for name in [pipe.to_str().unwrap(), "/dev/stdin"] {
-        let mut server = Server::start(served.path(), &["--allow-put"]);
-        let url = server.url("/new");
-        let options = ["put", "--insecure", "--stall-timeout", "1", &url, name];
-        let mut child = mpquic(&options)
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut to: Box<dyn Write> = match name {
-            "/dev/stdin" => Box::new(child.stdin.take().unwrap()),
-            name => Box::new(fs::File::options().write(true).open(name).unwrap()),
-        };
-        to.write_all(&data(2_000_000)).unwrap();
-        server.kill_within_an_upload(served.path());
-        let address = server.address.to_string();
-        let _server = Server::start_on(&address, served.path(), &["--allow-put"]);
-        // It does not wait for more of the data.
-        crate::wait_until("the end", || child.try_wait().unwrap().is_some());
-        let output = child.wait_with_output().unwrap();
-        drop(to);
-        assert_exit(&output, 8);
-        assert!(!stderr(&output).contains("trying again"), "{output:?}");
-        assert_eq!(names(served.path()), [""; 0]);
-    }
+    fails_when_the_server_restarts(served.path(), pipe.to_str().unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn data_from_the_standard_input_is_not_sent_again() {
+    let (served, _source) = directories(b"old");
+    fails_when_the_server_restarts(served.path(), "/dev/stdin");
+}
+
+/// Uploads from a source that cannot be read again, and starts the server again meanwhile.
+#[cfg(target_os = "linux")]
+fn fails_when_the_server_restarts(served: &Path, name: &str) {
+    let mut server = Server::start(served, &["--allow-put"]);
+    let url = server.url("/new");
+    let options = ["put", "--insecure", "--stall-timeout", "1", &url, name];
+    let mut child = mpquic(&options)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to: Box<dyn Write> = match name {
+        "/dev/stdin" => Box::new(child.stdin.take().unwrap()),
+        name => Box::new(fs::File::options().write(true).open(name).unwrap()),
+    };
+    to.write_all(&data(2_000_000)).unwrap();
+    server.kill_within_an_upload(served);
+    let address = server.address.to_string();
+    let _server = Server::start_on(&address, served, &["--allow-put"]);
+    // It does not wait for more of the data.
+    crate::wait_until("the end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    drop(to);
+    assert_exit(&output, 8);
+    assert!(!stderr(&output).contains("trying again"), "{output:?}");
+    assert_eq!(names(served), [""; 0]);
 }
 
 /// Another program writes to the file meanwhile.
