@@ -11,7 +11,7 @@ use crate::numbers::{short, unit};
 const UNDECIDED: &str = "undecided";
 /// The verdict on a published gain that our tolerance does not tell from no gain.
 const TOO_SMALL: &str = "too small to tell";
-/// Contenders whose ninetieth percentile is this many times the tenth are shown with both.
+/// A contender is shown with its tenth and ninetieth percentile if their ratio exceeds this limit.
 const WIDE: f64 = 1.5;
 /// The least number of runs that have a tenth and a ninetieth percentile.
 const MIN_RUNS: usize = 6;
