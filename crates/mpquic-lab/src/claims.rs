@@ -1,7 +1,7 @@
 //! Published claims beside our results, as text.
 
 use mpquic_sim::experiment::{
-    Cell, Edge, Finding, Outcome, Results, ScenarioResults, TOLERANCE, is_lower_better,
+    Cell, Edge, Finding, Outcome, Results, ScenarioResults, Statistics, TOLERANCE, is_lower_better,
 };
 use mpquic_sim::scenario::{Claim, Published};
 
@@ -11,6 +11,10 @@ use crate::numbers::{short, unit};
 const UNDECIDED: &str = "undecided";
 /// The verdict on a published gain that our tolerance does not tell from no gain.
 const TOO_SMALL: &str = "too small to tell";
+/// A contender is shown with its tenth and ninetieth percentile if their ratio exceeds this limit.
+const WIDE: f64 = 1.5;
+/// The least number of runs that have a tenth and a ninetieth percentile.
+const MIN_RUNS: usize = 6;
 /// The largest gain that counts as none.
 const NO_GAIN: f64 = 0.01;
 
@@ -19,13 +23,47 @@ const NO_GAIN: f64 = 0.01;
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
+    /// The authors' own figure; empty if no figure is known.
+    pub(super) theirs: String,
     /// The verdict on the contenders in the publication's form; `None` if the scenario runs no
     /// contender in the publication's form.
     pub(super) as_published: Option<Verdict>,
     /// The verdict on our own form of the contenders.
     pub(super) ours: Verdict,
-    /// The reason why our results differ from the claim; empty if our results agree.
-    pub(super) reason: String,
+}
+
+/// The columns of a table of claims.
+pub(super) const COLUMNS: [&str; 9] = [
+    "metric",
+    "published",
+    "their figure",
+    "against published forms",
+    "verdict",
+    "why it differs",
+    "against ours",
+    "verdict",
+    "why it differs",
+];
+
+impl Row {
+    /// The cells below [`COLUMNS`].
+    pub(super) fn cells(self) -> [String; COLUMNS.len()] {
+        let cells = |verdict: Verdict| (verdict.found, verdict.outcome.to_owned(), verdict.reason);
+        let (forms, forms_outcome, forms_reason) =
+            self.as_published.map_or_else(Default::default, cells);
+        let (ours, outcome, reason) = cells(self.ours);
+        [
+            self.metric,
+            self.published,
+            self.theirs,
+            forms,
+            forms_outcome,
+            forms_reason,
+            ours,
+            outcome,
+            reason,
+        ]
+    }
 }
 
 /// The verdict of our runs on a claim.
@@ -33,8 +71,10 @@ pub(super) struct Row {
 pub(super) struct Verdict {
     pub(super) found: String,
     pub(super) outcome: &'static str,
-    /// True if the verdict needs a reason.
-    differs: bool,
+    /// The reason why these contenders differ from the claim; empty if they agree.
+    pub(super) reason: String,
+    /// True if the verdict is another one with another base seed.
+    pub(super) moved: bool,
 }
 
 /// The rows for all claims about `scenario`. `results` contain the scenario.
@@ -45,25 +85,19 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
         .collect();
     let known: Vec<_> = as_published.iter().flatten().cloned().collect();
     // All claims of a column share a test, so that the confidence holds for the whole column.
-    let mut verdicts = verdicts(results, scenario, &known).into_iter();
-    let ours = self::verdicts(results, scenario, &scenario.published);
-    let mut rows = Vec::new();
-    for ((published, form), ours) in scenario.published.iter().zip(as_published).zip(ours) {
-        let as_published = form.and_then(|_| verdicts.next());
-        let differs = ours.differs || as_published.as_ref().is_some_and(|v| v.differs);
-        rows.push(Row {
-            metric: published.metric.clone(),
-            published: claimed(published),
-            as_published,
-            ours,
-            reason: if differs {
-                published.reason.clone()
-            } else {
-                String::new()
-            },
-        });
-    }
-    rows
+    let mut verdicts = verdicts(results, scenario, &known, |claim| &claim.reason_forms).into_iter();
+    let ours = self::verdicts(results, scenario, &scenario.published, |claim| {
+        &claim.reason
+    });
+    let claims = scenario.published.iter().zip(as_published).zip(ours);
+    let row = |((published, form), ours): ((&Published, Option<Published>), Verdict)| Row {
+        metric: published.metric.clone(),
+        published: claimed(published),
+        theirs: theirs(published),
+        as_published: form.and_then(|_| verdicts.next()),
+        ours,
+    };
+    claims.map(row).collect()
 }
 
 /// The same rows, but a verdict that runs with another base seed contradict is undecided. `others`
@@ -84,12 +118,9 @@ pub(super) fn settled_rows(
             .zip(self::rows(other, same))
             .zip(&scenario.published)
         {
-            let mut moved = row.ours.settle(&other.ours, same.seed);
+            row.ours.settle(&other.ours, same.seed, &published.reason);
             if let (Some(verdict), Some(other)) = (&mut row.as_published, &other.as_published) {
-                moved |= verdict.settle(other, same.seed);
-            }
-            if moved {
-                row.reason.clone_from(&published.reason);
+                verdict.settle(other, same.seed, &published.reason_forms);
             }
         }
     }
@@ -97,30 +128,39 @@ pub(super) fn settled_rows(
 }
 
 impl Verdict {
-    /// Leaves the claim open if another base seed has another verdict. Returns true if the verdict
-    /// moved.
-    fn settle(&mut self, other: &Self, seed: u64) -> bool {
-        let moved = self.outcome != UNDECIDED && self.outcome != other.outcome;
-        if moved {
+    /// Leaves the claim open, for this reason, if another base seed has another verdict.
+    fn settle(&mut self, other: &Self, seed: u64, reason: &str) {
+        if self.outcome != UNDECIDED && self.outcome != other.outcome {
             self.found += &format!("; {}, with seed {seed} {}", self.outcome, other.outcome);
             self.outcome = UNDECIDED;
-            self.differs = true;
+            self.reason = reason.to_owned();
+            self.moved = true;
         }
-        moved
     }
 }
 
-/// The verdicts of our runs on the claims of one test.
-fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published]) -> Vec<Verdict> {
+/// The verdicts of our runs on the claims of one test. `reason` is the reason of a verdict that does
+/// not agree.
+fn verdicts(
+    results: &Results,
+    scenario: &ScenarioResults,
+    claims: &[Published],
+    reason: fn(&Published) -> &String,
+) -> Vec<Verdict> {
     let findings = results.findings(scenario, claims);
-    let verdict = |(published, finding): (&Published, Finding)| Verdict {
-        found: ours(scenario, published, &finding) + &edge(&finding),
-        outcome: outcome(&published.claim, &finding),
-        differs: is_too_small(&published.claim, &finding)
-            || matches!(
-                finding.outcome,
-                Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
-            ),
+    let verdict = |(published, finding): (&Published, Finding)| {
+        let agrees = matches!(finding.outcome, Outcome::Confirmed | Outcome::NotRun)
+            && !is_too_small(&published.claim, &finding);
+        Verdict {
+            found: ours(scenario, published, &finding) + &edge(&finding),
+            outcome: outcome(&published.claim, &finding),
+            reason: if agrees {
+                String::new()
+            } else {
+                reason(published).clone()
+            },
+            moved: false,
+        }
     };
     claims.iter().zip(findings).map(verdict).collect()
 }
@@ -260,6 +300,54 @@ fn claimed(published: &Published) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
+/// The authors' own figure: read off a plot, or the stated number of the claim.
+fn theirs(published: &Published) -> String {
+    let stated = match &published.claim {
+        Claim::Value { value: number, .. }
+        | Claim::Ratio { ratio: number, .. }
+        | Claim::Change { ratio: number, .. }
+        | Claim::Better { share: number, .. } => Some(*number),
+        _ => None,
+    };
+    let scaled = |number: f64| match published.claim {
+        Claim::Better { .. } => format!("{:.0} %", number * 100.0),
+        Claim::Value { .. } => with_unit(&number.to_string(), &published.metric),
+        _ => format!("{number:.3}"),
+    };
+    let Some(theirs) = &published.theirs else {
+        return stated.map_or_else(String::new, |number| scaled(number) + ", stated");
+    };
+    let mut medians: Vec<_> = theirs.medians.iter().collect();
+    medians.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    if !is_lower_better(&published.metric) {
+        medians.reverse();
+    }
+    let medians = medians
+        .iter()
+        .map(|(name, median)| format!("{name} {median}"));
+    let medians = medians.collect::<Vec<_>>().join(sign(&published.metric));
+    let mut text = if medians.is_empty() {
+        let number = theirs.number.or(stated);
+        number.map(scaled).unwrap_or_default()
+    } else {
+        with_unit(&medians, &published.metric)
+    };
+    if theirs.error > 0.0 {
+        let error = match published.claim {
+            Claim::Better { .. } => format!("{:.0} %", theirs.error * 100.0),
+            _ => theirs.error.to_string(),
+        };
+        text += &format!(" ± {error}");
+    }
+    format!("{text}; {}", theirs.source)
+}
+
+fn with_unit(numbers: &str, metric: &str) -> String {
+    format!("{numbers} {}", unit(metric).1)
+        .trim_end()
+        .to_owned()
+}
+
 fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) -> String {
     if finding.outcome == Outcome::NotRun {
         return "not run".into();
@@ -303,39 +391,55 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
 /// The medians of the contenders that a claim names, from the best to the worst. A claim without
 /// names takes all contenders.
 ///
-/// Over several combinations of swept values, the medians are relative to the baseline.
+/// Over several combinations of swept values, the medians are relative to the baseline. Contenders
+/// whose runs scatter widely are shown with the tenth and the ninetieth percentile.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {
     let metric = &published.metric;
     let sweeps: Vec<usize> = scenario.sweeps_of(published).collect();
     let baseline = scenario.contender(&scenario.baseline);
+    let statistics = |sweep, contender| {
+        let cell = Cell { sweep, contender };
+        scenario.summary(cell, metric).statistics
+    };
     let value = |contender: usize| match sweeps.as_slice() {
         [sweep] => {
-            let cell = Cell {
-                sweep: *sweep,
-                contender,
-            };
-            let statistics = scenario.summary(cell, metric).statistics;
+            let statistics = statistics(*sweep, contender);
             (statistics.count > 0).then_some(statistics.median)
         }
         sweeps => scenario.ratio(contender, baseline?, sweeps.iter().copied(), metric),
     };
+    // The percentiles of all runs; over several swept values, each run relative to the baseline.
+    let scattered = |contender: usize| {
+        let relative = |sweep: usize| match sweeps.len() {
+            1 => Some(1.0),
+            _ => Some(statistics(sweep, baseline?).median).filter(|median| *median > 0.0),
+        };
+        let values = sweeps.iter().filter_map(|sweep| {
+            let (sweep, by) = (*sweep, relative(*sweep)?);
+            let runs = scenario.runs_of(Cell { sweep, contender });
+            Some(runs.filter_map(move |run| Some(run.metrics.get(metric)? / by)))
+        });
+        let all = Statistics::of(values.flatten());
+        let is_wide = all.count >= MIN_RUNS && all.ninetieth > WIDE * all.tenth;
+        is_wide.then(|| format!(" ({} to {})", short(all.tenth), short(all.ninetieth)))
+    };
     let named = published.claim.contenders();
     let contenders = scenario.contenders.iter().enumerate();
-    let mut values: Vec<(&str, f64)> = contenders
+    let mut values: Vec<(usize, &str, f64)> = contenders
         .filter(|(_, name)| named.is_empty() || named.contains(&name.as_str()))
-        .filter_map(|(index, name)| Some((name.as_str(), value(index)?)))
+        .filter_map(|(index, name)| Some((index, name.as_str(), value(index)?)))
         .collect();
-    values.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    values.sort_by(|(.., a), (.., b)| a.total_cmp(b));
     if !is_lower_better(metric) {
         values.reverse();
     }
-    let list = values
-        .iter()
-        .map(|(name, value)| format!("{name} {}", short(*value)));
+    let list = values.iter().map(|(contender, name, value)| {
+        let spread = scattered(*contender).unwrap_or_default();
+        format!("{name} {}{spread}", short(*value))
+    });
     let list = list.collect::<Vec<_>>().join(sign(metric));
-    match (sweeps.len(), unit(metric).1) {
-        (1, "") => list,
-        (1, unit) => format!("{list} {unit}"),
+    match sweeps.len() {
+        1 => with_unit(&list, metric),
         _ => format!("{list} times {}", scenario.baseline),
     }
 }

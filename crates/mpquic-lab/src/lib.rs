@@ -41,6 +41,7 @@ mod changes;
 mod claims;
 mod compare;
 mod failure;
+mod figures;
 mod markdown;
 mod numbers;
 mod output;
@@ -52,6 +53,7 @@ mod select;
 mod table;
 mod tell;
 mod terminal;
+mod today;
 mod trace;
 
 /// Run experiments in virtual time, and compare and plot their results

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults, State};
@@ -10,13 +10,11 @@ use mpquic_sim::scenario::Claim;
 
 use crate::numbers::unit;
 use crate::terminal::print;
-use crate::{Failure, claims, results, table};
+use crate::{Failure, claims, figures, results, table, today};
 
 /// The least number of contenders for a table with a row per contender, unless a claim of the
 /// scenario has numbers.
 const MANY: usize = 8;
-const HEADER: &str = "| scenario | metric | published | against published forms | | against ours | | why it differs |\n\
-                      | --- | --- | --- | --- | --- | --- | --- | --- |\n";
 const BEGIN: &str = "<!-- begin: mpquic lab table -->\n";
 const END: &str = "<!-- end: mpquic lab table -->\n";
 
@@ -24,37 +22,85 @@ const END: &str = "<!-- end: mpquic lab table -->\n";
 #[derive(Debug, Args)]
 pub(super) struct Table {
     /// Results: what `mpquic lab run -o` wrote; several are joined
-    #[arg(required = true)]
+    #[arg(required_unless_present = "check")]
     results: Vec<PathBuf>,
-    /// Results of the same scenarios with another --seed: verdicts that differ there are undecided
+    /// Results of the same scenarios with another --seed, several are joined by commas: verdicts that
+    /// differ there are undecided
     #[arg(long, value_name = "RESULTS")]
-    other_seed: Vec<PathBuf>,
-    /// Put the tables into this file, between its marks, instead of printing them
+    other_seed: Vec<String>,
+    /// Put the tables into this file, between its marks, instead of printing them; figures in marks
+    /// (`<!--lab ..-->1.23<!--/-->`) become those of the tables
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
+    /// Fill in the marked figures of this document, too
+    #[arg(long, value_name = "FILE", requires = "into")]
+    prose: Vec<PathBuf>,
+    /// Change nothing, and fail if a marked figure is not as in the tables of the file
+    #[arg(long, requires = "into", conflicts_with_all = ["results", "other_seed"])]
+    check: bool,
 }
 
 pub(super) fn run(args: &Table) -> Result<(), Failure> {
-    let results = results::read_all(&args.results)?;
-    let others: Result<Vec<_>, _> = args
-        .other_seed
-        .iter()
-        .map(|path| results::read_all(std::slice::from_ref(path)))
-        .collect();
-    let tables = tables(&results, &others?);
+    if let (true, Some(file)) = (args.check, &args.into) {
+        return check(file, &args.prose);
+    }
+    let mut results = results::read_all(&args.results)?;
+    today::update(&mut results);
+    let mut others = Vec::new();
+    for paths in &args.other_seed {
+        let paths: Vec<_> = paths.split(',').map(PathBuf::from).collect();
+        let mut other = results::read_all(&paths)?;
+        today::update(&mut other);
+        others.push(other);
+    }
+    let tables = tables(&results, &others);
     let Some(file) = &args.into else {
         return print(&tables);
     };
-    let text = fs::read_to_string(file).map_err(|error| Failure::in_file(file, error))?;
-    let parts = text
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let Some((before, after)) = parts else {
-        let marks = format!("no lines {} and {}", BEGIN.trim_end(), END.trim_end());
-        return Err(Failure::in_file(file, marks));
-    };
+    let text = read(file)?;
+    let (before, _, after) = parts(file, &text)?;
     let text = format!("{before}{BEGIN}\n{tables}{END}{after}");
+    write(file, &figures::filled(&text, &tables)?)?;
+    for file in &args.prose {
+        write(file, &figures::filled(&read(file)?, &tables)?)?;
+    }
+    Ok(())
+}
+
+/// Fails if a marked figure of the documents is not as in the tables of the first one.
+fn check(first: &PathBuf, prose: &[PathBuf]) -> Result<(), Failure> {
+    let text = read(first)?;
+    let (_, tables, _) = parts(first, &text)?;
+    for file in std::iter::once(first).chain(prose) {
+        let text = read(file)?;
+        let filled = figures::filled(&text, tables)?;
+        let mut lines = text.lines().zip(filled.lines()).zip(1..);
+        if let Some(((line, filled), number)) = lines.find(|((line, filled), _)| line != filled) {
+            let problem = format!("line {number} is `{line}`, the tables say `{filled}`");
+            return Err(Failure::in_file(file, problem));
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::in_file(file, error))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
     fs::write(file, text).map_err(|error| Failure::in_file(file, error))
+}
+
+/// The text before the tables, the tables, and the text after them.
+fn parts<'a>(file: &Path, text: &'a str) -> Result<(&'a str, &'a str, &'a str), Failure> {
+    let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let (tables, after) = rest.split_once(END)?;
+        Some((before, tables, after))
+    });
+    parts.ok_or_else(|| {
+        let marks = format!("no lines {} and {}", BEGIN.trim_end(), END.trim_end());
+        Failure::in_file(file, marks)
+    })
 }
 
 /// Returns one table per paper. `others` are results with other base seeds.
@@ -82,7 +128,9 @@ pub(super) fn tables(results: &Results, others: &[Results]) -> String {
             .map(|scenario| rows(results, scenario, others))
             .collect();
         if !claims.is_empty() {
-            text += HEADER;
+            let columns = claims::COLUMNS;
+            let _ = writeln!(text, "| scenario | {} |", columns.join(" | "));
+            let _ = writeln!(text, "| --- |{}", " --- |".repeat(columns.len()));
             text += &claims;
             text.push('\n');
         }
@@ -115,7 +163,27 @@ fn counted(results: &Results, others: &[Results]) -> String {
     for (name, published, ours) in counts {
         let _ = writeln!(text, "| {name} | {published} | {ours} |");
     }
-    text + "\n"
+    text + &moved(&rows, others.len()) + "\n"
+}
+
+/// The number of verdicts that moved with other base seeds; empty without other base seeds.
+fn moved(rows: &[claims::Row], seeds: usize) -> String {
+    if seeds == 0 {
+        return String::new();
+    }
+    let forms: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row.as_published.as_ref())
+        .collect();
+    let of_forms = forms.iter().filter(|verdict| verdict.moved).count();
+    let of_ours = rows.iter().filter(|row| row.ours.moved).count();
+    format!(
+        "\n{of_forms} of {} verdicts against published forms and {of_ours} of {} against ours move with the base \
+         seed (of {} base seeds); they count as undecided.\n",
+        forms.len(),
+        rows.len(),
+        seeds + 1,
+    )
 }
 
 /// A table of all contenders of a scenario, one per row.
@@ -154,21 +222,8 @@ fn rows(results: &Results, scenario: &ScenarioResults, others: &[Results]) -> St
         if index == 0 && late > 0 {
             let _ = write!(name, "; {late} of {} runs late", scenario.runs.len());
         }
-        let (found, outcome) = row.as_published.map_or_else(Default::default, |verdict| {
-            (verdict.found, verdict.outcome.to_owned())
-        });
-        let cells = [
-            name,
-            row.metric,
-            row.published,
-            found,
-            outcome,
-            row.ours.found,
-            row.ours.outcome.into(),
-            row.reason,
-        ];
-        let cells = cells.map(|cell| cell.replace('|', "\\|"));
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        let cells = row.cells().map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
     }
     text
 }

@@ -4,7 +4,8 @@ fn verdict(outcome: &'static str) -> Verdict {
     Verdict {
         found: "1.000".into(),
         outcome,
-        differs: false,
+        reason: String::new(),
+        moved: false,
     }
 }
 
@@ -12,9 +13,9 @@ fn row(as_published: Option<&'static str>, ours: &'static str) -> Row {
     Row {
         metric: String::new(),
         published: String::new(),
+        theirs: String::new(),
         as_published: as_published.map(verdict),
         ours: verdict(ours),
-        reason: String::new(),
     }
 }
 
@@ -72,11 +73,16 @@ fn a_small_gain_measured_as_none_is_too_small_to_tell() {
 #[test]
 fn a_verdict_that_moves_with_the_seed_is_undecided() {
     let mut moving = verdict("confirmed");
-    assert!(!moving.settle(&verdict("confirmed"), 7));
+    moving.settle(&verdict("confirmed"), 7, "chance");
     assert_eq!(moving, verdict("confirmed"));
-    assert!(moving.settle(&verdict("refuted"), 7));
-    assert_eq!(moving.outcome, "undecided");
+    moving.settle(&verdict("refuted"), 7, "chance");
+    assert_eq!(
+        (moving.outcome, &moving.reason[..]),
+        ("undecided", "chance")
+    );
+    assert!(moving.moved);
     assert_eq!(moving.found, "1.000; confirmed, with seed 7 refuted");
-    assert!(moving.differs);
-    assert!(!moving.settle(&verdict("refuted"), 23), "undecided before");
+    let settled = moving.clone();
+    moving.settle(&verdict("refuted"), 23, "undecided before");
+    assert_eq!(moving, settled);
 }

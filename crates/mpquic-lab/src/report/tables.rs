@@ -103,31 +103,21 @@ pub(super) fn claims(results: &Results, figure: &[&ScenarioResults]) -> String {
     let mut rows = String::new();
     for scenario in figure {
         for claim in claims::rows(results, scenario) {
-            let (found, outcome) = match &claim.as_published {
-                Some(verdict) => (verdict.found.as_str(), verdict.outcome),
-                None => ("", ""),
-            };
-            let cells = [
-                &scenario.id,
-                &claim.metric,
-                &claim.published,
-                found,
-                outcome,
-                &claim.ours.found,
-                claim.ours.outcome,
-                &claim.reason,
-            ];
-            let cells = cells.map(escape);
-            let _ = writeln!(rows, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
+            let cells = claim.cells().map(|cell| escape(&cell));
+            let id = escape(&scenario.id);
+            let _ = writeln!(
+                rows,
+                "<tr><td>{id}</td><td>{}</td></tr>",
+                cells.join("</td><td>")
+            );
         }
     }
     if rows.is_empty() {
         return rows;
     }
     format!(
-        "<div class=\"wide\"><table>\n<tr><th>scenario</th><th>metric</th><th>published</th>\
-         <th>against published forms</th><th>outcome</th><th>against ours</th><th>outcome</th>\
-         <th>why it differs</th></tr>\n{rows}</table></div>\n"
+        "<div class=\"wide\"><table>\n<tr><th>scenario</th><th>{}</th></tr>\n{rows}</table></div>\n",
+        claims::COLUMNS.map(escape).join("</th><th>")
     )
 }
 

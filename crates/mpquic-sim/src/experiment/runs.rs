@@ -143,10 +143,13 @@ impl Experiment {
         (run, None)
     }
 
-    /// The seed of a run's network and hosts. All contenders of one position meet the same network.
-    fn seed(&self, position: Position) -> u64 {
+    /// The seed of a run's network and hosts. All contenders of one position meet the same network,
+    /// unless the scenario asks for independent losses.
+    fn seed(&self, case: Case) -> u64 {
+        let Position { sweep, point, run } = case.position;
+        let own = self.scenario.independent_losses.then_some(case.contender);
         let mut seed = self.scenario.seed;
-        for index in [position.sweep, position.point, position.run] {
+        for index in [sweep, point, run].into_iter().chain(own) {
             seed = (seed ^ (index as u64 + 1))
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(23);
@@ -161,7 +164,7 @@ impl Experiment {
         } = case;
         let scenario = &self.scenario;
         let values = self.points.values(position);
-        let seed = self.seed(position);
+        let seed = self.seed(case);
         let mut stage = Stage::new(scenario, &scenario.contenders[contender], &values, seed)?;
         let mut tracer = Tracer::new(scenario);
         let mut before = measure::received(&stage);
@@ -350,8 +353,13 @@ mod tests {
     #[test]
     fn seed_depends_on_the_position_but_not_on_the_contender() {
         let experiment = experiment("");
-        let seeds = (0..12).map(|index| experiment.seed(experiment.case(index).position));
-        let seeds: Vec<_> = seeds.collect();
+        let seeds = |experiment: &Experiment| -> Vec<u64> {
+            let seeds = (0..12).map(|index| experiment.seed(experiment.case(index)));
+            seeds.collect()
+        };
+        let own = seeds(&self::experiment("independent_losses = true"));
+        assert!(own.chunks(2).all(|pair| pair[0] != pair[1]));
+        let seeds = seeds(&experiment);
         assert!(seeds.chunks(2).all(|pair| pair[0] == pair[1]));
         let mut distinct = seeds.clone();
         distinct.sort_unstable();

@@ -8,7 +8,7 @@ use super::case::Case;
 use super::measure::received;
 use super::results::Trace;
 use super::stage::Stage;
-use crate::scenario::metric::{CROSSOVER, WINDOW_GAP};
+use crate::scenario::metric::{CROSSOVER, OVERTAKING, WINDOW_GAP};
 use crate::scenario::{Kind, Scenario, Swap};
 
 /// Interval over which the bytes of two paths are compared.
@@ -110,6 +110,7 @@ impl Tracer {
         }
         if let Some(swap) = scenario.swaps.first() {
             metrics.push((CROSSOVER.into(), self.crossover(swap).as_secs_f64()));
+            metrics.push((OVERTAKING.into(), self.overtaking(swap).as_secs_f64()));
         }
         metrics
     }
@@ -128,16 +129,12 @@ impl Tracer {
     /// Time from a swap of two paths until the path that carried less carries more. The rest of the
     /// run if that never happens.
     fn crossover(&self, swap: &Swap) -> Duration {
-        let at = |time: Duration| {
-            let index = time.as_nanos() / self.interval.as_nanos();
-            (index as usize).min(self.samples.len() - 1)
-        };
         let carried = |path: usize, from: usize, to: usize| {
             let before = self.samples[from].path_bytes[path];
             self.samples[to].path_bytes[path].saturating_sub(before)
         };
         let [a, b] = swap.paths;
-        let (start, window) = (at(swap.time), at(CROSSOVER_WINDOW).max(1));
+        let (start, window) = (self.at(swap.time), self.at(CROSSOVER_WINDOW).max(1));
         let before = start.saturating_sub(window);
         let (more, less) = if carried(a, before, start) >= carried(b, before, start) {
             (a, b)
@@ -146,7 +143,32 @@ impl Tracer {
         };
         let crossed = (start + window..self.samples.len())
             .find(|end| carried(less, end - window, *end) > carried(more, end - window, *end));
-        let end = crossed.unwrap_or(self.samples.len() - 1);
+        self.between(start, crossed)
+    }
+
+    /// Time from a swap of two paths until the path that carried less until then has carried more
+    /// in all. The rest of the run if that never happens.
+    fn overtaking(&self, swap: &Swap) -> Duration {
+        let start = self.at(swap.time);
+        let lead = |sample: usize| {
+            let [a, b] = swap.paths.map(|path| self.samples[sample].path_bytes[path]);
+            if a == b { None } else { Some(a > b) }
+        };
+        let before = lead(start);
+        let overtaken = (start..self.samples.len())
+            .find(|end| lead(*end).is_some_and(|now| before.is_none_or(|before| before != now)));
+        self.between(start, overtaken)
+    }
+
+    /// The index of the sample at this time.
+    fn at(&self, time: Duration) -> usize {
+        let index = time.as_nanos() / self.interval.as_nanos();
+        (index as usize).min(self.samples.len() - 1)
+    }
+
+    /// The time between two samples, `None` for the last one.
+    fn between(&self, start: usize, end: Option<usize>) -> Duration {
+        let end = end.unwrap_or(self.samples.len() - 1);
         self.interval * u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX)
     }
 
@@ -247,6 +269,11 @@ mod tests {
         };
         let other = tracer(20, (0..=200).map(mirrored)).crossover(&swap);
         assert_eq!(other.as_millis(), 620);
+        // From sample 75 on the lead of 150 bytes shrinks by two with each sample.
+        let total = tracer(20, (0..=200).map(mirrored)).overtaking(&swap);
+        assert_eq!(total.as_millis(), 2020);
+        let never = tracer(20, (0..=200).map(|index| [3 * index, index])).overtaking(&swap);
+        assert_eq!(never.as_millis(), 3000);
         // A swap after the end of the run.
         let late = Swap {
             time: Duration::from_secs(100),

@@ -176,6 +176,13 @@ pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec
     bases.iter().flat_map(each).collect()
 }
 
+/// Reads a field that names one of the contenders.
+pub(super) fn named(item: &Item<'_>, contenders: &[Contender]) -> Result<String> {
+    let names: Vec<_> = contenders.iter().map(|c| (c.name.as_str(), ())).collect();
+    item.choice(&names)?;
+    Ok(item.text()?.into())
+}
+
 /// Reads `schedulers`, `controllers` and the list of `[[contender]]`, which may refer to these
 /// paths.
 pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<Contender>> {

@@ -29,6 +29,7 @@ pub(crate) const PERCENTILES: [(&str, f64); 3] = [
     ("object_p99_s", 0.99),
 ];
 pub(crate) const CROSSOVER: &str = "crossover_s";
+pub(crate) const OVERTAKING: &str = "overtaking_s";
 
 /// The metric of the completion time of a page's objects with this name.
 pub(crate) fn stream(name: &str) -> String {
@@ -90,7 +91,7 @@ impl Scenario {
             names.extend([JAIN, TIMES_COMPETITOR].map(str::to_owned));
         }
         if !self.swaps.is_empty() {
-            names.push(CROSSOVER.into());
+            names.extend([CROSSOVER, OVERTAKING].map(String::from));
         }
         names.extend([GAP, HANDSHAKE, LOSS, DELAY, OVERHEAD].map(str::to_owned));
         names

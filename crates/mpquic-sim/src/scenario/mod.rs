@@ -16,6 +16,7 @@ mod published;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod theirs;
 mod words;
 mod workload;
 
@@ -31,5 +32,6 @@ pub use number::{Number, Parameter, Source};
 pub use points::{Points, Position};
 pub use published::{Claim, Published};
 pub use reader::ScenarioError;
+pub use theirs::Theirs;
 pub use words::Words;
 pub use workload::{Kind, Page, PageObject, Size, Workload};

@@ -26,6 +26,9 @@ pub struct Scenario {
     pub runs: usize,
     /// How drawn parameters get their values.
     pub draw: Draw,
+    /// True if each contender meets losses of its own in a run, false if all contenders meet the
+    /// same. All contenders of a run have the same drawn values either way.
+    pub independent_losses: bool,
     /// True if swept parameters take their n-th values together, false for all combinations.
     pub zip_sweeps: bool,
     /// Virtual time after which a run counts as unfinished.

@@ -67,6 +67,9 @@ impl Scenario {
                 .map_or(Ok(1), |item| item.integer(0, 1 << 53))?,
             runs,
             draw,
+            independent_losses: root
+                .optional("independent_losses")
+                .map_or(Ok(false), |item| item.boolean())?,
             zip_sweeps: root.optional("sweep").map_or(Ok(false), |item| {
                 item.choice(&[("product", false), ("zip", true)])
             })?,

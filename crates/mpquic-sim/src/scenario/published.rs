@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::contender::Contender;
+use super::contender::{Contender, named};
 use super::number::Limits;
 use super::reader::{Item, Result, Table};
+use super::theirs::{Theirs, read_theirs};
 
 /// A published result of the experiment that a scenario repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,8 +17,14 @@ pub struct Published {
     /// The only swept value that the result covers, as `workload.size_mb=100`; empty for a result
     /// about all swept values.
     pub at: String,
-    /// Why our result differs; empty for a result that agrees.
+    /// Why the result of our forms differs; empty for a result that agrees.
     pub reason: String,
+    /// Why the result of the published forms differs; empty for a result that agrees.
+    #[serde(default)]
+    pub reason_forms: String,
+    /// The authors' own figure; `None` if it is unknown, or equal to the number of the claim.
+    #[serde(default)]
+    pub theirs: Option<Theirs>,
     /// The result in numbers that can be compared with ours.
     pub claim: Claim,
 }
@@ -148,27 +155,17 @@ pub(super) fn read_forms(
     };
     let pair = |item: &Item<'_>| -> Result<(String, String)> {
         match item.items()?.as_slice() {
-            [ours, published] => Ok((
-                contender(ours, contenders)?,
-                contender(published, contenders)?,
-            )),
+            [ours, published] => Ok((named(ours, contenders)?, named(published, contenders)?)),
             _ => Err(item.error("two contenders are needed: ours and the published form of it")),
         }
     };
     item.items()?.iter().map(pair).collect()
 }
 
-/// Reads a field that names a contender.
-fn contender(item: &Item<'_>, contenders: &[Contender]) -> Result<String> {
-    let names: Vec<_> = contenders.iter().map(|c| (c.name.as_str(), ())).collect();
-    item.choice(&names)?;
-    Ok(item.text()?.into())
-}
-
 fn read_order(item: &Item<'_>, contenders: &[Contender]) -> Result<Vec<Vec<String>>> {
     let group = |item: &Item<'_>| -> Result<Vec<String>> {
         let names = item.texts()?;
-        let names = names.iter().map(|(item, _)| contender(item, contenders));
+        let names = names.iter().map(|(item, _)| named(item, contenders));
         names.collect()
     };
     let groups: Result<Vec<_>> = item.items()?.iter().map(group).collect();
@@ -181,7 +178,7 @@ fn read_order(item: &Item<'_>, contenders: &[Contender]) -> Result<Vec<Vec<Strin
 
 fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
     let keys = ["order", "equal", "ratio", "better_pct", "value"];
-    let name = |key| contender(&table.required(key)?, contenders);
+    let name = |key| named(&table.required(key)?, contenders);
     let flag = |key| {
         let item = table.optional(key);
         item.map_or(Ok(false), |item| item.boolean())
@@ -193,7 +190,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
         0 => Claim::Order(read_order(&item, contenders)?),
         1 => {
             let names = item.texts()?;
-            let names = names.iter().map(|(item, _)| contender(item, contenders));
+            let names = names.iter().map(|(item, _)| named(item, contenders));
             Claim::Equal(names.collect::<Result<_>>()?)
         }
         2 => {
@@ -249,6 +246,8 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             metric: text("metric")?,
             at: text("at")?,
             reason: text("reason")?,
+            reason_forms: text("reason_forms")?,
+            theirs: read_theirs(&table, contenders)?,
             claim,
         };
         if published.text.is_empty() && published.claim == Claim::Words {

@@ -47,6 +47,8 @@ fn published(at: &str, claim: Claim) -> Published {
         metric: METRIC.into(),
         at: at.into(),
         reason: String::new(),
+        reason_forms: String::new(),
+        theirs: None,
         claim,
     }
 }

@@ -495,6 +495,18 @@ fn contenders_paths_links_and_swaps_are_read() {
     );
 }
 
+fn in_words() -> Published {
+    Published {
+        text: "T".into(),
+        metric: "gap_s".into(),
+        at: String::new(),
+        reason: "R".into(),
+        reason_forms: "F".into(),
+        theirs: None,
+        claim: Claim::Words,
+    }
+}
+
 #[test]
 fn claims_are_read() {
     let base = "schedulers = [\"lrf\", \"etc\", \"backup\"]";
@@ -503,14 +515,8 @@ fn claims_are_read() {
         let text = file(&more).replace("schedulers = \"lrf\"", base);
         read(&text).published[0].clone()
     };
-    let words = claim("text = \"T\"\nmetric = \"gap_s\"\nreason = \"R\"");
-    let expected = Published {
-        text: "T".into(),
-        metric: "gap_s".into(),
-        at: String::new(),
-        reason: "R".into(),
-        claim: Claim::Words,
-    };
+    let words = claim("text = \"T\"\nmetric = \"gap_s\"\nreason = \"R\"\nreason_forms = \"F\"");
+    let expected = in_words();
     assert_eq!(words, expected);
     // Fields of other kinds of claims are not a mistake.
     assert_eq!(
@@ -582,6 +588,44 @@ fn claims_are_read() {
 }
 
 #[test]
+fn figures_of_authors_are_read_beside_a_claim() {
+    let claim = |theirs: &str| {
+        let more = format!("[[published]]\ntext = \"T\"\ntheirs = {{ {theirs} }}");
+        let text = file(&more).replace("schedulers = \"lrf\"", "schedulers = [\"lrf\", \"etc\"]");
+        Scenario::parse("x.toml", &text)
+    };
+    let read = |theirs: &str| claim(theirs).unwrap().published[0].theirs.clone().unwrap();
+    let medians = read("medians = [[\"lrf\", 4.37], [\"etc\", 3]], error = 0.1, source = \"S\"");
+    let expected = Theirs {
+        medians: vec![("lrf".to_owned(), 4.37), ("etc".to_owned(), 3.0)],
+        number: None,
+        error: 0.1,
+        source: "S".into(),
+    };
+    assert_eq!(medians, expected);
+    let share = read("share_pct = 50, error = 2, source = \"S\"");
+    assert_eq!((share.number, share.error), (Some(0.5), 0.02));
+    let ratio = read("ratio = 0.7, source = \"S\"");
+    assert_eq!((ratio.number, ratio.error), (Some(0.7), 0.0));
+    for (theirs, expected) in [
+        ("error = 1", "`source` is missing"),
+        (
+            "medians = [[\"no\", 1]], source = \"S\"",
+            "expected one of: lrf, etc",
+        ),
+        (
+            "medians = [[\"lrf\"]], source = \"S\"",
+            "a contender and its median",
+        ),
+        ("ratio = 1, share_pct = 1, source = \"S\"", "only one of"),
+        ("source = \"S\", other = 1", "unknown field `other`"),
+    ] {
+        let error = claim(theirs).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn metrics_follow_workload_competitors_and_swaps() {
     let metrics = |workload: &str, more: &str| {
         let two = "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\n";
@@ -620,7 +664,7 @@ fn metrics_follow_workload_competitors_and_swaps() {
     assert_eq!(metrics(streams, ""), expected);
     let more = "[[competitor]]\nname = \"x\"\n[[swap]]\nt = 1\npaths = [\"a\", \"b\"]\n";
     let all = metrics("kind = \"file\", size_mb = 1", more);
-    let others = "jain_index times_competitor crossover_s";
+    let others = "jain_index times_competitor crossover_s overtaking_s";
     assert_eq!(all, format!("completion_s goodput_mbit {others} {rest}"));
     let lower: Vec<_> = ["goodput_mbit", "jain_index", "gap_s", "loss_pct"]
         .into_iter()
