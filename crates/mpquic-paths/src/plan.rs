@@ -539,9 +539,10 @@ impl Plan {
         let Some(target) = self.target(path) else {
             return;
         };
-        let before = std::mem::replace(&mut target.four_tuple, four_tuple).remote;
-        let after = four_tuple.remote;
+        let left = std::mem::replace(&mut target.four_tuple, four_tuple);
+        let (before, after) = (left.remote, four_tuple.remote);
         if before == after {
+            self.exchange(left, four_tuple);
             return;
         }
         self.preferred = Some((before, after));
@@ -560,6 +561,16 @@ impl Plan {
             target.four_tuple.remote = after;
         }
         self.drop_duplicates();
+    }
+
+    /// A path moved between addresses of the plan: the target at its new addresses takes those that
+    /// the path left.
+    fn exchange(&mut self, left: FourTuple, taken: FourTuple) {
+        let mut missing = self.targets.iter_mut().filter(|it| it.path.is_none());
+        if let Some(target) = missing.find(|target| target.four_tuple == taken) {
+            target.four_tuple = left;
+        }
+        self.name_interfaces();
     }
 
     /// Drops targets with the same addresses as another one.

@@ -31,6 +31,8 @@ pub(crate) struct Observer {
     /// Addresses from which the client answered on earlier connections.
     earlier: HashSet<FourTuple>,
     tags: HashSet<[u8; TAG_LENGTH]>,
+    /// The addresses to which each datagram with a long header went.
+    long_headers: BTreeMap<Vec<u8>, Vec<FourTuple>>,
     /// Bytes in flight and probe timeouts before the connection was asked to send.
     before: BTreeMap<PathId, PathStats>,
 }
@@ -84,12 +86,26 @@ impl Observer {
         connection: &Connection,
     ) {
         for datagram in buffer.chunks(transmit.segment_size.unwrap_or(buffer.len())) {
-            self.check_nonce(datagram);
+            if !self.is_copy(datagram, transmit.four_tuple) {
+                self.check_nonce(datagram);
+            }
         }
         self.check_amplification(transmit);
         if let Some(path) = transmit.path {
             self.check_window(path, connection);
         }
+    }
+
+    /// True for a copy of the first flight: the bytes of an earlier datagram with a long header, to
+    /// other addresses.
+    fn is_copy(&mut self, datagram: &[u8], four_tuple: FourTuple) -> bool {
+        if datagram.first().is_none_or(|first| first & 0x80 == 0) {
+            return false;
+        }
+        let places = self.long_headers.entry(datagram.to_vec()).or_default();
+        let is_new = !places.contains(&four_tuple);
+        places.push(four_tuple);
+        is_new && places.len() > 1
     }
 
     /// RFC 9001 section 5.3, MP-030: a key never meets a nonce twice, so no tag comes twice.

@@ -81,6 +81,8 @@ pub struct Setup {
     /// An IPv4 address to which the server asks clients to move. The caller has to add routes to
     /// it.
     pub preferred_address: Option<SocketAddrV4>,
+    /// Whether the client's first flight leaves on all paths of the topology.
+    pub starts_everywhere: bool,
     /// Whether the invariants of both connections are checked after each event.
     pub checks: bool,
 }
@@ -109,6 +111,7 @@ impl Setup {
             client_versions: Version::ALL.to_vec(),
             server_versions: Version::ALL.to_vec(),
             preferred_address: None,
+            starts_everywhere: false,
             checks: true,
         }
     }
@@ -310,7 +313,11 @@ impl Pair {
             let known = Learnt::with_token(self.token.clone(), others, self.clock.clone());
             setup.client.knowledge = Some(known);
         }
-        let config = setup.client_config();
+        let mut config = setup.client_config();
+        if setup.starts_everywhere {
+            let others = (0..self.paths.len()).filter(|other| *other != path);
+            config.first_flight_from = others.map(|other| self.four_tuple(other)).collect();
+        }
         let now = self.lab.now();
         let client = self.lab.host_mut(self.client_host);
         match client.connect(now, config, four_tuple, SERVER_NAME) {

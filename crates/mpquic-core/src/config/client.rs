@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::transport::TransportConfig;
 use crate::crypto;
+use crate::ids::FourTuple;
 use crate::version::Version;
 
 /// The configuration of a client's connections.
@@ -27,9 +28,18 @@ pub struct ClientConfig {
     /// draft-munizaga-quic-alternative-server-address-01). Off by default. The application or
     /// driver decides whether to open paths to them.
     pub use_alternative_addresses: bool,
+    /// Further addresses of this client and of the same server. A copy of each datagram of the
+    /// first flight leaves between each pair, until the server answers: path 0 then begins between
+    /// the addresses of the first answer ([`PathEvent::Migrated`](crate::PathEvent::Migrated)).
+    /// With 0-RTT, no copy leaves: data must not reach two servers. Empty by default; at most
+    /// [`Self::MAX_FIRST_FLIGHT`] pairs count.
+    pub first_flight_from: Vec<FourTuple>,
 }
 
 impl ClientConfig {
+    /// The most pairs of addresses in [`Self::first_flight_from`] that get copies.
+    pub const MAX_FIRST_FLIGHT: usize = 7;
+
     /// A configuration with this TLS and transport, and defaults for the rest.
     pub fn new(crypto: Arc<dyn crypto::ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self {
@@ -38,6 +48,7 @@ impl ClientConfig {
             version: None,
             use_preferred_address: true,
             use_alternative_addresses: false,
+            first_flight_from: Vec::new(),
         }
     }
 }

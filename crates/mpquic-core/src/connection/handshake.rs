@@ -25,6 +25,7 @@ impl Connection {
                 Step::PeerCid(cid) => self.paths.set_handshake_cid(cid),
                 Step::AddressValidated(from) => self.paths.on_handshake_packet(from, now),
                 Step::ZeroRttOffered(remembered) => {
+                    let _no_copies = self.paths.shared.first_flight.end();
                     // RFC 9000 section 7.4.1; not the path limit (MP-012)
                     self.streams.set_peer_parameters(&remembered);
                     self.datagrams.set_peer_parameters(&remembered);

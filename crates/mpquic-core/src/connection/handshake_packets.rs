@@ -27,6 +27,13 @@ impl Connection {
         demand: bool,
         buf: &mut Vec<u8>,
     ) -> Option<Begun> {
+        if let Some(four_tuple) = self.paths.shared.first_flight.next_copy(buf) {
+            return Some(Begun {
+                path: PathId::ZERO,
+                four_tuple,
+                follow: None,
+            });
+        }
         let wants = |level: &Level| level.wants(now);
         let initial = self.handshake.level(SpaceId::Initial).is_some_and(wants);
         let level = self.handshake.level(SpaceId::Handshake);
@@ -64,6 +71,7 @@ impl Connection {
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
             self.build_handshake(now, SpaceId::Initial, limit, pad_to, buf);
+            self.paths.shared.first_flight.on_sent(buf);
         }
         if handshake {
             let pad_to = (pad && !data).then_some(MIN_DATAGRAM);

@@ -102,6 +102,7 @@ impl Connection {
                 PacketType::OneRtt => self.handle_one_rtt(arrival, &opened, payload),
                 PacketType::ZeroRtt => self.process(arrival, &opened, payload),
                 PacketType::Initial | PacketType::Handshake => {
+                    self.paths.on_server_packet(arrival, &mut self.outbox);
                     self.process(arrival, &opened, payload)?;
                     self.handshake
                         .on_packet_processed(arrival, &packet.header, &mut self.outbox);
@@ -138,6 +139,12 @@ impl Connection {
                 let acted_on =
                     self.handshake
                         .on_unnumbered(packet, &mut self.random, &mut self.outbox);
+                if matches!(
+                    (&packet.header, &acted_on),
+                    (Header::Retry { .. }, Ok(true))
+                ) {
+                    self.paths.on_server_packet(arrival, &mut self.outbox);
+                }
                 self.follow_handshake_steps(arrival.now);
                 match acted_on {
                     Ok(true) => Opening::Unnumbered,

@@ -13,6 +13,7 @@ use crate::ids::PathId;
 use crate::outbox::Outbox;
 #[cfg(feature = "testing")]
 use crate::packet::injected::Injected;
+use crate::path::first_flight::FirstFlight;
 use crate::path::life::FirstPath;
 use crate::path::server_addresses::ServerAddresses;
 use crate::path::set::Paths;
@@ -46,6 +47,10 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         reset_key: setup.reset_key.clone(),
         random: SeededRandom::new(random.bytes()),
         cid_limit: setup.local_parameters.active_connection_id_limit,
+        first_flight: match &setup.role {
+            Role::Client(client) => FirstFlight::new(client.first_flight_from.clone()),
+            Role::Server(_) => FirstFlight::default(),
+        },
         handshake_address: setup.four_tuple.remote,
         handshake_complete: false,
         handshake_confirmed: false,

@@ -76,6 +76,7 @@ impl Endpoint {
             server_name: server_name.into(),
             knowledge: config.transport.knowledge.clone(),
             use_preferred_address: config.use_preferred_address,
+            first_flight_from: config.first_flight_from,
             token: Bytes::new(),
         };
         client.token = client.take_token(version);

@@ -91,6 +91,8 @@ pub(crate) struct ClientSetup {
     pub(crate) knowledge: Option<Knowledge>,
     /// Whether to move to the server's preferred address.
     pub(crate) use_preferred_address: bool,
+    /// Further addresses from which the first flight leaves.
+    pub(crate) first_flight_from: Vec<FourTuple>,
     /// Token for the first Initial, possibly empty.
     pub(crate) token: Bytes,
 }

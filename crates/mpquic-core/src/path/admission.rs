@@ -42,6 +42,9 @@ impl Paths {
 
     fn is_chosen(&self, arrival: &Arrival) -> bool {
         let remote = arrival.four_tuple.remote;
+        if self.shared.first_flight.goes_to(remote) {
+            return true;
+        }
         self.any(arrival.path).is_some_and(|path| {
             // Late packets may still come from the handshake's address after path 0 has left it.
             path.id == PathId::ZERO && remote == self.shared.handshake_address

@@ -25,6 +25,7 @@ mod advisory_frame_limit;
 mod amplification;
 mod capacity;
 mod failover;
+pub(crate) mod first_flight;
 mod frames;
 pub(crate) mod handle;
 pub(crate) mod ids;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quinn_proto::Side;
 
+use super::first_flight::FirstFlight;
 use super::server_addresses::ServerAddresses;
 use crate::cid::generator::CidSource;
 use crate::config::TransportConfig;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) random: SeededRandom,
     /// Our `active_connection_id_limit`.
     pub(crate) cid_limit: u64,
+    /// Client: where copies of the first flight go.
+    pub(crate) first_flight: FirstFlight,
     /// The peer's address in the handshake.
     pub(crate) handshake_address: SocketAddr,
     pub(crate) handshake_complete: bool,
@@ -157,6 +160,7 @@ impl Shared {
             reset_key: Arc::new(ResetKey::new(&[2; 32])),
             random: SeededRandom::new([3; 32]),
             cid_limit,
+            first_flight: FirstFlight::default(),
             handshake_address: SocketAddr::from(([127, 0, 0, 1], 1)),
             handshake_complete: true,
             handshake_confirmed: true,

@@ -8,6 +8,7 @@ mod broken_peers;
 mod closing;
 mod connection_ids;
 mod economy;
+mod first_flight;
 mod handshake;
 mod handshake_duration;
 mod harness;

@@ -234,6 +234,18 @@ fn mp_019_the_preferred_address_takes_the_place_of_the_former_one() {
     }
 }
 
+#[test]
+fn the_address_that_the_handshake_left_gets_a_path() {
+    let (a, b) = (local("127.0.0.1:1"), local("127.0.0.2:1"));
+    let server = "127.0.0.3:1".parse().unwrap();
+    let [first, second] = [&a, &b].map(|local| FourTuple::new(local.address(), server));
+    let mut plan = plan_with(first, &[], &[a.clone(), b.clone()]);
+    plan.on_path_event(&PathEvent::Migrated(PathId::ZERO, second), epoch());
+    let targets = plan.targets.iter();
+    let targets: Vec<_> = targets.map(|it| (it.four_tuple, it.path)).collect();
+    assert_eq!(targets, [(second, Some(PathId::ZERO)), (first, None)]);
+}
+
 /// The addresses from which a plan would open paths now.
 fn due(plan: &Plan, now: Instant) -> Vec<SocketAddr> {
     let due = |target: &&Target| target.is_due(now, || 0) && !plan.is_spare(target);
