@@ -254,7 +254,9 @@ impl Endpoint {
         let state = self.state();
         let first = start::ways(state, &config, remotes).first().copied();
         let first = first.ok_or(ConnectError::NoSocket(preferred))?;
-        let connection = start::connect(state, config.clone(), first, server_name)?;
+        let mut everywhere = config.clone();
+        everywhere.core.first_flight_from = start::further_starts(state, &config, first);
+        let connection = start::connect(state, everywhere, first, server_name)?;
         let connecting = Connecting::new(connection);
         Ok(connecting.or_else(state, config, (first, remotes.to_vec()), server_name))
     }

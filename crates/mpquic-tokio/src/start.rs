@@ -94,6 +94,24 @@ pub(crate) fn ways(
     ways
 }
 
+/// Further pairs of addresses from which the first flight of a connection leaves: those of all
+/// interfaces from which a path to the same address of the server would open, without backups.
+pub(crate) fn further_starts(
+    endpoint: &SharedEndpoint,
+    config: &ClientConfig,
+    first: FourTuple,
+) -> Vec<FourTuple> {
+    if !config.automatic_paths || endpoint.sockets.is_backup(first.local) {
+        return Vec::new();
+    }
+    let places = endpoint.sockets.places();
+    let may_start = |place: &&Local| !place.is_backup() && config.path_manager.may_start(place);
+    let places: Vec<_> = places.iter().filter(may_start).cloned().collect();
+    let mut pairs = address_pairs(&places, &[first.remote]);
+    pairs.retain(|pair| *pair != first);
+    pairs
+}
+
 /// Starts a connection as a client between these addresses.
 pub(crate) fn connect(
     endpoint: &Arc<SharedEndpoint>,

@@ -180,6 +180,8 @@ async fn closed_port_is_not_tried_again() -> TestResult {
     let endpoint = &pair.client.endpoint;
     let connecting = endpoint.connect_with(config, closed, "localhost")?;
     let quoted = first_datagram(&pair);
+    // Copies of the first flight.
+    assert!(!pair.at_client[1].take_calls().is_empty());
     pair.at_client[0].tell_unreachable(&[Unreachable::new(closed, true, &quoted)]);
     let start = Instant::now();
     tokio::try_join!(async { Ok(connecting.await?) }, pair.accept())?;

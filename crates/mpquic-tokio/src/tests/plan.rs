@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::backups::Backups;
 use crate::testing::{DELAY, Host, Pair, TestResult, client, transfer};
@@ -79,6 +79,25 @@ fn with_backup() -> Result<Pair, crate::testing::Error> {
         pair.at_client.push(pair.client.bind(local)?);
     }
     Ok(pair)
+}
+
+/// A copy of the first flight leaves from each address, but not from backups.
+#[tokio::test(start_paused = true)]
+async fn the_first_flight_leaves_everywhere_but_from_backups() -> TestResult {
+    let pair = with_backup()?;
+    pair.at_client[1].silence(true);
+    let to = pair.server.endpoint.local_addr()?;
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    let start = Instant::now();
+    let (a, _b) = tokio::try_join!(async { Ok(connecting.await?) }, pair.accept())?;
+    assert!(start.elapsed() < 4 * DELAY, "{:?}", start.elapsed());
+    let first = a.path(PathId::ZERO).ok_or("no path")?.local_address();
+    assert_eq!(first, Some(pair.at_client[2].local()));
+    assert!(pair.at_client[0].take_calls().is_empty());
+    // The silent address gets a path, too, once the server is heard there.
+    pair.at_client[1].silence(false);
+    a.wait_for_paths(3).await?;
+    Ok(())
 }
 
 /// A backup path opens as a backup, carries no data while other paths work, and then carries all
