@@ -145,8 +145,9 @@ impl Endpoint {
         self.connect_with(config, addr, server_name)
     }
 
-    /// Connects. The handshake starts from the first local address of `addr`'s family. While the
-    /// server is silent, attempts from other local addresses and to other server addresses run
+    /// Connects. The first flight leaves from one address of each interface, backups excepted, and
+    /// the handshake continues where the server answers first. With 0-RTT, it leaves from the first
+    /// local address of `addr`'s family only. While the server is silent, attempts from other local addresses and to other server addresses run
     /// beside the first. The address with the first answer to an earlier connection of the same
     /// configuration comes first. Further paths open automatically after the handshake. With
     /// [`ClientConfig::automatic_paths`] off, the client makes a single attempt and a single path.

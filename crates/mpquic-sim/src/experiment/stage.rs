@@ -135,6 +135,7 @@ impl Stage {
             scheduler = Informed::factory(scheduler, known.collect());
         }
         let mut main = setup(scenario, scheduler, &contender.controller)?;
+        main.starts_everywhere = scenario.workload.starts_everywhere;
         let is_first = |contender: &Contender| contender.handshake == Handshake::Full;
         if !scenario.contenders.iter().all(is_first) {
             main.crypto = Crypto::tls();
@@ -397,8 +398,14 @@ impl Stage {
             flow.connected = true;
             let path = flow.paths.first().copied().unwrap_or(0);
             let host = self.lab.host_mut(flow.client);
-            let config = flow.setup.client_config();
+            let mut config = flow.setup.client_config();
             let four_tuple = FourTuple::new(client_address(index, path), server_address(index));
+            if flow.setup.starts_everywhere {
+                let locals = flow.interfaces.locals(elapsed);
+                let used = locals.iter().filter(|local| !local.is_backup());
+                let pairs = used.map(|local| FourTuple::new(local.address(), four_tuple.remote));
+                config.first_flight_from = pairs.filter(|pair| *pair != four_tuple).collect();
+            }
             let connection = host
                 .connect(now, config, four_tuple, SERVER_NAME)
                 .map_err(|error| error.to_string())?;

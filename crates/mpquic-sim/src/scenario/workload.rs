@@ -23,6 +23,9 @@ pub struct Workload {
     pub paths: Vec<usize>,
     /// The position in `paths` of the path that carries the handshake.
     pub handshake_path: Number,
+    /// Whether the first flight leaves on all paths but backups. The handshake continues where the
+    /// server answers first.
+    pub starts_everywhere: bool,
     /// When the transfer starts.
     pub start: Duration,
     /// Whether to send no requests before all paths are open.
@@ -242,12 +245,14 @@ impl Workload {
             .map_or(Ok(Duration::ZERO), |item| {
                 item.duration(Limits::new(0.0, 1e5, "s"), 1.0)
             })?;
+        let everywhere = table.optional("starts_everywhere");
         let wait = table.optional("wait_for_paths");
         let workload = Self {
             kind,
             upload,
             paths,
             handshake_path,
+            starts_everywhere: everywhere.map_or(Ok(false), |item| item.boolean())?,
             start,
             wait_for_paths: wait.map_or(Ok(false), |item| item.boolean())?,
             inner: table

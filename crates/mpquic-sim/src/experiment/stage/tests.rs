@@ -338,3 +338,16 @@ fn stage_is_over_when_all_flows_have_begun_and_no_event_will_come() {
     assert!(stage.is_over());
     assert!(stage.lost().unwrap().contains("timed out"));
 }
+
+#[test]
+fn the_handshake_continues_where_the_first_answer_comes() {
+    for (everywhere, first) in [(false, 2), (true, 0)] {
+        let more = format!("handshake_path = \"c\", starts_everywhere = {everywhere}");
+        let mut stage = stage(&scenario(&bulk(&more)));
+        stage.run_until(SECOND).unwrap();
+        let host = stage.lab.host(stage.flows[0].client);
+        let connection = &host.connections()[0].connection;
+        let begun = connection.path_stats(PathId::ZERO).unwrap();
+        assert_eq!(begun.four_tuple.local, client_address(0, first));
+    }
+}

@@ -736,7 +736,7 @@ fn defaults_may_be_written_out() {
     }
     let workload =
         |more: &str| read(&file("").replace("size_mb = 1", &format!("size_mb = 1{more}")));
-    let long = ", direction = \"download\", start_s = 0, wait_for_paths = false, paths = [\"a\"], handshake_path = \"a\"";
+    let long = ", direction = \"download\", start_s = 0, starts_everywhere = false, wait_for_paths = false, paths = [\"a\"], handshake_path = \"a\"";
     assert_eq!(workload(""), workload(long));
     let resumed = read(&file(&contender("handshake = \"1-rtt\"")));
     assert_eq!(resumed.contenders[1].handshake, Handshake::Resumed);
