@@ -39,7 +39,7 @@
 //!
 //! | From | What we do | Why |
 //! | --- | --- | --- |
-//! | RFC 9002 section 6.2.1 | probe timeouts back off to 60 s at most; to 1 s on a silent path while another one works | a path that returns is noticed soon, and a probe is one packet |
+//! | RFC 9002 section 6.2.1 | probe timeouts back off to 60 s at most; to 0.5 to 1.5 s, at random, on a silent path while another one works | a path that returns is noticed soon, and a probe is one packet |
 
 // A wildcard arm would silently ignore a new frame, event or state. Tests may use one.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]

@@ -13,7 +13,7 @@ use crate::sched::SchedulerFactory;
 /// they use up the slower direction.
 ///
 /// The frame names no path and applies to all of them. We never ask for less than one
-/// acknowledgement per round trip of the fastest path, nor for less than four per window of the
+/// acknowledgement per round trip of the fastest path, nor for less than sixteen per window of the
 /// path with the smallest window. With few acknowledgements, small round-trip times are
 /// overestimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
