@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -36,8 +36,16 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.expect("too slow")
 }
 
+/// A subscriber to all messages, which drops them. While it exists, `tracing` never notes that
+/// nobody wants a message: other threads log the same messages without a subscriber.
+static EVERYTHING: LazyLock<tracing::Dispatch> = LazyLock::new(|| {
+    let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    all.with_writer(io::sink).into()
+});
+
 /// Runs a closure, and returns the log messages of this thread meanwhile.
 pub(crate) fn logged(run: impl FnOnce()) -> String {
+    LazyLock::force(&EVERYTHING);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
         let lines = lines.clone();
