@@ -58,6 +58,14 @@ pub(crate) fn bind(
     Ok(local)
 }
 
+/// The local addresses from which a connection may start.
+fn starting_places(endpoint: &SharedEndpoint, config: &ClientConfig) -> Vec<Local> {
+    let places = endpoint.sockets.places();
+    let may_start =
+        |place: &&Local| !config.automatic_paths || config.path_manager.may_start(place);
+    places.iter().filter(may_start).cloned().collect()
+}
+
 /// The pairs of local address and server address to try, the most promising first; a single pair if
 /// the configuration wants no more. Where an interface has several addresses, those that do not
 /// come first for a server are tried last, unless something came back to them before.
@@ -66,10 +74,7 @@ pub(crate) fn ways(
     config: &ClientConfig,
     remotes: &[SocketAddr],
 ) -> Vec<FourTuple> {
-    let places = endpoint.sockets.places();
-    let may_start =
-        |place: &&Local| !config.automatic_paths || config.path_manager.may_start(place);
-    let places: Vec<_> = places.iter().filter(may_start).cloned().collect();
+    let places = starting_places(endpoint, config);
     let mut ways = address_pairs(&places, remotes);
     // The preferred address comes first, even where a socket of the other IP version was bound
     // before.
@@ -104,9 +109,8 @@ pub(crate) fn further_starts(
     if !config.automatic_paths || endpoint.sockets.is_backup(first.local) {
         return Vec::new();
     }
-    let places = endpoint.sockets.places();
-    let may_start = |place: &&Local| !place.is_backup() && config.path_manager.may_start(place);
-    let places: Vec<_> = places.iter().filter(may_start).cloned().collect();
+    let mut places = starting_places(endpoint, config);
+    places.retain(|place| !place.is_backup());
     let mut pairs = address_pairs(&places, &[first.remote]);
     pairs.retain(|pair| *pair != first);
     pairs
