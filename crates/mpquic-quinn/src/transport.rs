@@ -15,6 +15,9 @@ use crate::qlog::QlogStream;
 
 /// The shortest time between two timers.
 const GRANULARITY: Duration = Duration::from_millis(1);
+/// Bytes that the peer may send on a stream before the program reads, unless it says otherwise:
+/// quinn's default, 12.5 MB/s for a tenth of a second.
+const STREAM_RECEIVE_WINDOW: u64 = 1_250_000;
 /// The longest initial round trip.
 const LONGEST_RTT: Duration = Duration::from_secs(3600);
 /// The smallest limit of handshake data that waits for earlier bytes.
@@ -275,7 +278,9 @@ impl TransportConfig {
             options.max_receive_window = window.into_inner();
         }
         let most = options.max_receive_window;
-        options.initial_receive_window = options.initial_receive_window.min(most);
+        // Programs for quinn may leave this much unread, for example while they write themselves.
+        options.initial_receive_window = most;
+        options.initial_stream_receive_window = STREAM_RECEIVE_WINDOW;
         if let Some(window) = self.stream_receive_window {
             let window = window.into_inner().min(most);
             options.initial_stream_receive_window = window;
@@ -525,7 +530,10 @@ mod tests {
 
     #[test]
     fn settings_reach_mpquic_and_others_keep_its_defaults() {
-        let ours = mp::default_transport();
+        let mut ours = mp::default_transport();
+        // quinn's window of a stream, and no tighter window of all streams.
+        ours.initial_stream_receive_window = 1_250_000;
+        ours.initial_receive_window = ours.max_receive_window;
         let unset = TransportConfig::default().options(None);
         assert_eq!(format!("{unset:?}"), format!("{ours:?}"));
 

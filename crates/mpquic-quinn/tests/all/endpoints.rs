@@ -81,6 +81,14 @@ async fn endpoints_run_on_a_runtime_of_the_program() -> TestResult {
     Ok(())
 }
 
+/// A program may write all of its request before it reads, while the other side answers byte for
+/// byte: then both windows are full.
+#[tokio::test]
+async fn a_stream_holds_as_much_unread_as_with_quinn() -> TestResult {
+    let pair = Pair::new().await?;
+    pair.echo(&vec![1; 2_250_000]).await
+}
+
 #[tokio::test]
 async fn a_client_moves_to_another_socket() -> TestResult {
     let pair = Pair::new().await?;
