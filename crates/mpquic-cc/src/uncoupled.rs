@@ -22,6 +22,8 @@ pub struct PathLimits {
     pub pacing_rate: Option<u64>,
     /// Limits the pacing rate to the next bytes: see [`Controller::burst`].
     pub burst: Option<u64>,
+    /// Bytes that may leave together: see [`Controller::send_quantum`].
+    pub send_quantum: Option<u64>,
 }
 
 impl PathLimits {
@@ -33,6 +35,7 @@ impl PathLimits {
             in_recovery: false,
             pacing_rate: None,
             burst: None,
+            send_quantum: None,
         }
     }
 }
@@ -95,6 +98,8 @@ pub trait PathController: fmt::Debug + Send {
     fn on_congestion_event(&mut self, event: &CongestionEvent);
     /// Share of losses, 0 to 1, up to which the startup of the algorithm sees no congestion.
     const TOLERATED_LOSS: f64 = 0.0;
+    /// See [`Controller::acks_per_window`].
+    const ACKS_PER_WINDOW: u64 = 16;
     /// Goes on from a result of [`CarefulResume`](crate::CarefulResume).
     fn adopt(&mut self, found: Found) {
         let _ = found;
@@ -193,6 +198,14 @@ impl<C: PathController> Controller for Uncoupled<C> {
 
     fn burst(&self, path: PathId) -> Option<u64> {
         self.limits(path)?.burst
+    }
+
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        self.limits(path)?.send_quantum
+    }
+
+    fn acks_per_window(&self) -> u64 {
+        C::ACKS_PER_WINDOW
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

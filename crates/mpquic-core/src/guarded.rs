@@ -214,6 +214,16 @@ impl Controller for GuardedController {
         self.controller.ask(None, |inner| inner.burst(path))
     }
 
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        self.controller.ask(None, |inner| inner.send_quantum(path))
+    }
+
+    fn acks_per_window(&self) -> u64 {
+        self.controller
+            .ask(1, |inner| inner.acks_per_window())
+            .max(1)
+    }
+
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         let least = self.min_window(path).unwrap_or(0);
         let window = self

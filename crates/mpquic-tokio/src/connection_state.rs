@@ -39,6 +39,7 @@ use crate::metrics::ConnectionTold;
 use crate::notifications::{Awaited, Notifications, Pollers};
 use crate::path_events::{Listeners, PathEvents};
 use crate::path_spans::PathSpans;
+use crate::polling::RoundTrip;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::runtime;
 use crate::sending::{Next, Sending};
@@ -82,6 +83,7 @@ pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     slabs_seen: SlabsSeen,
+    round_trip: RoundTrip,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
     /// Set if the core must not run any more: code panicked while the connection ran, or the peer
@@ -163,6 +165,7 @@ impl ConnectionState {
                 core,
                 sending: Sending::new(transport),
                 slabs_seen: SlabsSeen::default(),
+                round_trip: RoundTrip::default(),
                 error: None,
                 broken: false,
                 closed_ports: ClosedPorts::default(),
@@ -403,6 +406,12 @@ impl LockedConnection<'_> {
             locked.received(now)
         });
         answers.unwrap_or(false)
+    }
+
+    /// The shortest round trip of the paths, measured now and then; `None` during the handshake.
+    pub(crate) fn shortest_round_trip(&mut self, now: Instant) -> Option<Duration> {
+        let engine = &mut **self;
+        (engine.connected && !engine.broken).then(|| engine.round_trip.get(now, &engine.core))
     }
 
     /// Sends due packets after received datagrams, unless the application runs first: the datagrams

@@ -52,7 +52,7 @@ mod linux {
     use nix::sys::socket::{
         ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg, setsockopt,
     };
-    use tokio::net::UdpSocket;
+    use std::net::UdpSocket;
 
     use super::{QUOTED, SocketAddr, Unreachable};
 

@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
 
 #[cfg(target_os = "linux")]
 use crate::error_queue;
 use crate::error_queue::Unreachable;
 use crate::receive_buffers::DRAINS;
+use crate::registered_socket::RegisteredSocket;
 
 /// The most errors that one call of [`KernelSocket::take_errors`] takes.
 #[cfg(target_os = "linux")]
@@ -20,7 +20,7 @@ const MAX_ERRORS: usize = 64;
 /// A UDP socket of the kernel, registered with tokio.
 #[derive(Debug)]
 pub(crate) struct KernelSocket {
-    io: UdpSocket,
+    io: RegisteredSocket,
     /// The socket's options and abilities, such as segmentation offload.
     state: UdpSocketState,
     /// Set once the kernel queues ICMP messages for the socket.
@@ -31,7 +31,7 @@ impl KernelSocket {
     /// Wraps a bound socket.
     pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
-        let io = UdpSocket::from_std(socket)?;
+        let io = RegisteredSocket::new(socket)?;
         Ok(Self {
             io,
             state,
@@ -41,13 +41,13 @@ impl KernelSocket {
 
     /// The address to which the socket is bound.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        self.io.get().local_addr()
     }
 
     /// Allows other sockets of the same user to be bound to this socket's address, or forbids it.
     #[cfg(target_os = "linux")]
     pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
-        socket2::SockRef::from(&self.io).set_reuse_port(is_shared)
+        socket2::SockRef::from(self.io.get()).set_reuse_port(is_shared)
     }
 
     /// Largest number of datagrams that a single call to the kernel may carry.
@@ -57,17 +57,24 @@ impl KernelSocket {
 
     /// Waits for datagrams, and for ICMP errors after [`Self::watch_errors`].
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        let interest = Interest::READABLE | Interest::ERROR;
-        #[cfg(not(target_os = "linux"))]
-        let interest = Interest::READABLE;
-        self.io.ready(interest).await.map(|_| ())
+        self.io.readable().await
+    }
+
+    /// See [`RegisteredSocket::pause`].
+    pub(crate) fn pause_reads(&self) -> bool {
+        self.io.pause()
+    }
+
+    /// Bytes of the receive buffer, as the kernel counts them.
+    pub(crate) fn receive_buffer(&self) -> usize {
+        let socket = socket2::SockRef::from(self.io.get());
+        socket.recv_buffer_size().unwrap_or(0)
     }
 
     /// From now on, [`Self::take_errors`] reports ICMP messages. Only Linux reports them.
     pub(crate) fn watch_errors(&self) {
         #[cfg(target_os = "linux")]
-        match error_queue::enable(&self.io) {
+        match error_queue::enable(self.io.get()) {
             Ok(()) => {
                 let _ = self.watches_errors.set(());
             }
@@ -83,7 +90,7 @@ impl KernelSocket {
         // error. With errors left, `readable` returns at once.
         let _ = self.io.try_io(Interest::ERROR, || {
             for _ in 0..MAX_ERRORS {
-                match error_queue::next(&self.io) {
+                match error_queue::next(self.io.get()) {
                     Ok(error) => error.into_iter().for_each(&mut take),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                     Err(error) => tracing::debug!(%error, "error queue"),
@@ -109,7 +116,7 @@ impl KernelSocket {
         let lanes = buffers.len();
         let mut last = None;
         let received = self.io.try_io(Interest::READABLE, || {
-            let count = self.state.recv((&self.io).into(), buffers, meta)?;
+            let count = self.state.recv(self.io.get().into(), buffers, meta)?;
             if DRAINS && count < lanes {
                 // `WouldBlock` tells tokio that the socket is empty, unless a datagram arrived
                 // after the call began.
@@ -124,7 +131,7 @@ impl KernelSocket {
     /// Hands datagrams to the kernel.
     pub(crate) fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let send = || {
-            let result = self.state.try_send((&self.io).into(), transmit);
+            let result = self.state.try_send(self.io.get().into(), transmit);
             match &result {
                 // The error may be about an earlier datagram to any peer. The kernel returns each
                 // error once, so the second attempt is about this datagram.
@@ -132,7 +139,7 @@ impl KernelSocket {
                     if self.watches_errors.get().is_some()
                         && error.kind() != io::ErrorKind::WouldBlock =>
                 {
-                    self.state.try_send((&self.io).into(), transmit)
+                    self.state.try_send(self.io.get().into(), transmit)
                 }
                 _ => result,
             }
@@ -169,11 +176,11 @@ mod tests {
     #[tokio::test]
     async fn rfc_9000_14_datagrams_are_not_fragmented() {
         let v4 = socket("127.0.0.1:0");
-        let asked = sockopt::ip_mtu_discover(&v4.io).unwrap();
+        let asked = sockopt::ip_mtu_discover(v4.io.get()).unwrap();
         assert_eq!(asked, Ipv4PathMtuDiscovery::PROBE);
         // A socket on `[::]` works on machines without an IPv6 address.
         let v6 = socket("[::]:0");
-        let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
+        let asked = sockopt::ipv6_mtu_discover(v6.io.get()).unwrap();
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
     }
 

@@ -272,6 +272,16 @@ impl Socket {
         self.io.readable().await
     }
 
+    /// See [`Io::pause_reads`].
+    pub(crate) fn pause_reads(&self) -> bool {
+        self.io.pause_reads()
+    }
+
+    /// See [`Io::receive_buffer`].
+    pub(crate) fn receive_buffer(&self) -> usize {
+        self.io.receive_buffer()
+    }
+
     /// From now on, [`Self::take_errors`] tells of ICMP messages about what was sent, where the
     /// system shows them.
     pub(crate) fn watch_errors(&self) {

@@ -75,6 +75,25 @@ impl Io {
         }
     }
 
+    /// Stops the reports of [`Self::readable`] until its next call. Returns false if the socket
+    /// cannot do this.
+    pub(crate) fn pause_reads(&self) -> bool {
+        match self {
+            Self::Kernel(socket) => socket.pause_reads(),
+            Self::Worker(socket) => socket.kernel.pause_reads(),
+            _ => false,
+        }
+    }
+
+    /// Bytes of the receive buffer of a socket of the kernel.
+    pub(crate) fn receive_buffer(&self) -> usize {
+        match self {
+            Self::Kernel(socket) => socket.receive_buffer(),
+            Self::Worker(socket) => socket.kernel.receive_buffer(),
+            _ => 0,
+        }
+    }
+
     /// From now on, [`Self::take_errors`] reports ICMP messages, if the socket can read them.
     pub(crate) fn watch_errors(&self) {
         match self {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use smallvec::SmallVec;
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
 use crate::error_queue::Unreachable;
+use crate::polling::{Polling, Read};
 use crate::receive_buffers::{DRAINS, ReceiveBuffers, SlabId};
+use crate::runtime::Timer;
 use crate::socket::{self, Socket};
 
 /// After this number of failed calls in a row, the task rests. A row of failures has a cause
@@ -42,6 +45,7 @@ const MAX_UNANSWERED_TIME: Duration = Duration::from_millis(1);
 /// Reads a socket until the endpoint closes the socket.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
     let mut reader = Reader::new(&endpoint);
+    let mut pause = Pause::default();
     let mut failures = 0;
     let closed = socket.closed();
     tokio::pin!(closed);
@@ -51,7 +55,8 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             () = &mut closed => return reader.answer(),
             // Only a call without a datagram shows an empty socket.
             () = std::future::ready(()), if reader.is_unread || reader.unanswered.any() => {}
-            result = socket.readable() => if let Err(error) = result {
+            () = pause.end(), if pause.is_on => {}
+            result = socket.readable(), if !pause.is_on => if let Err(error) = result {
                 tracing::warn!(%error, local = %socket.local(), "socket failed");
                 return;
             },
@@ -66,6 +71,7 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             // The runtime knows of the empty socket: `readable` lets other tasks run.
             Ok(Ok(Left::Nothing)) => {
                 failures = 0;
+                pause.set(&endpoint, &socket, reader.interval(&socket));
                 tokio::task::coop::consume_budget().await;
                 continue;
             }
@@ -95,6 +101,35 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
     }
 }
 
+/// A time in which arrivals at a socket wake no thread, because the socket is read at its end.
+#[derive(Default)]
+struct Pause {
+    is_on: bool,
+    timer: Option<Pin<Box<dyn Timer>>>,
+}
+
+impl Pause {
+    /// Begins a pause of this time, or ends the pauses. A socket that cannot pause has none.
+    fn set(&mut self, endpoint: &SharedEndpoint, socket: &Socket, interval: Option<Duration>) {
+        let was_on = self.is_on;
+        self.is_on = interval.is_some() && (was_on || socket.pause_reads());
+        let Some(interval) = interval.filter(|_| self.is_on) else {
+            return;
+        };
+        let at = endpoint.now() + interval;
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().reset(at),
+            None => self.timer = Some(endpoint.runtime.timer(at)),
+        }
+    }
+
+    async fn end(&mut self) {
+        if let Some(timer) = &mut self.timer {
+            timer.await;
+        }
+    }
+}
+
 /// The rest of the work on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
@@ -119,6 +154,11 @@ struct Reader<'a> {
     errors_since: Option<Instant>,
     batch: Batch,
     unanswered: Unanswered,
+    polling: Polling,
+    /// Datagrams of this turn.
+    read: Read,
+    /// Bytes of the socket's buffer, once asked for.
+    socket_buffer: Option<usize>,
 }
 
 /// Connections that received datagrams and have not sent an answer yet.
@@ -201,7 +241,19 @@ impl<'a> Reader<'a> {
             errors_since: None,
             batch: Batch::default(),
             unanswered: Unanswered::default(),
+            polling: Polling::default(),
+            read: Read::default(),
+            socket_buffer: None,
         }
+    }
+
+    /// How long the next reading of an empty socket may wait; `None` for the next datagram.
+    fn interval(&mut self, socket: &Socket) -> Option<Duration> {
+        let buffer = *self
+            .socket_buffer
+            .get_or_insert_with(|| socket.receive_buffer());
+        let read = std::mem::take(&mut self.read);
+        self.polling.on_read(self.endpoint.now(), read, buffer)
     }
 
     /// Passes ICMP messages on to the connections that sent the quoted datagrams.
@@ -303,7 +355,7 @@ impl<'a> Reader<'a> {
     fn receive(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;
-        let mut bytes = 0;
+        let (mut bytes, mut datagrams) = (0, 0);
         // Locked only for routing, and only after the first datagram.
         let mut registry = None;
         let mut now = None;
@@ -311,6 +363,7 @@ impl<'a> Reader<'a> {
             |buffers, meta| socket.receive(buffers, meta),
             |meta, data, slab| {
                 bytes += data.len();
+                datagrams += data.len().div_ceil(meta.stride.max(1));
                 let message = Message {
                     now: *now.get_or_insert_with(|| endpoint.now()),
                     four_tuple: socket.four_tuple(meta),
@@ -352,13 +405,18 @@ impl<'a> Reader<'a> {
         let mut routed = batch.routed.drain(..);
         for (_, connection, count) in batch.runs.drain(..) {
             let mut items = routed.by_ref().take(count);
-            let answers = connection.lock().receive(now, items.by_ref());
+            let mut locked = connection.lock();
+            let answers = locked.receive(now, items.by_ref());
+            self.polling.on_connection(locked.shortest_round_trip(now));
+            drop(locked);
             // A connection leaves some datagrams here after a panic.
             items.for_each(drop);
             if answers {
                 self.unanswered.push(connection);
             }
         }
+        self.read.datagrams += datagrams;
+        self.read.bytes += bytes;
         if self.unanswered.any() {
             self.unanswered.on_received(now, bytes);
         }
@@ -471,5 +529,33 @@ mod tests {
             unanswered.on_received(start + Duration::from_micros(micros), 1);
             assert_eq!(unanswered.is_enough(), is_enough, "{micros} µs");
         }
+    }
+
+    /// In a pause, the kernel wakes nobody; the reading at its end finds the datagrams. A socket in
+    /// memory cannot pause.
+    #[tokio::test]
+    async fn a_pause_lasts_its_interval_if_the_socket_can_pause() -> crate::testing::TestResult {
+        let network = crate::testing::Network::recorded();
+        let pair = crate::testing::Pair::recorded(&network, 1)?;
+        let endpoint = &pair.client.state;
+        let local = "127.0.0.1:0".parse()?;
+        let socket = Socket::bind(&TokioRuntime, local, None, 1 << 16)?;
+        assert!(socket.receive_buffer() >= 1 << 16);
+        let interval = Duration::from_millis(2);
+        let mut pause = Pause::default();
+        for _ in 0..2 {
+            pause.set(endpoint, &socket, Some(interval));
+            let began = TokioRuntime.now();
+            assert!(pause.is_on);
+            pause.end().await;
+            assert!(TokioRuntime.now() >= began + interval);
+        }
+        pause.set(endpoint, &socket, None);
+        assert!(!pause.is_on);
+        let simulated = Socket::simulated(&network.bind("192.0.2.9:1".parse()?));
+        pause.set(endpoint, &simulated, Some(interval));
+        assert!(!pause.is_on);
+        assert_eq!(simulated.receive_buffer(), 0);
+        Ok(())
     }
 }

@@ -68,7 +68,8 @@ impl Bbr {
 
     /// Takes bandwidth and bytes in flight from the last round trip alone if the path collapsed.
     pub(super) fn check_collapse(&mut self, now: Instant, round: &LossRound) {
-        let shows_queue = self.variant.looks_for_queues && self.min_rtt.shows_queue();
+        let shows_queue =
+            self.variant.looks_for_queues && self.min_rtt.shows_queue(self.batch_time());
         if !self.collapse.on_round(round, shows_queue, self.mtu) {
             return;
         }

@@ -45,10 +45,11 @@ impl MinRtt {
     }
 
     /// True if a packet waited in a queue in this round trip or the last, beyond the range of
-    /// jitter.
-    pub(super) fn shows_queue(&self) -> bool {
+    /// jitter and longer than for the packets of its own batch.
+    pub(super) fn shows_queue(&self, batch: Duration) -> bool {
         self.shortest.is_none_or(|shortest| {
-            self.longest() > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE)
+            let range = shortest.mul_f64(JITTER).max(LEAST_QUEUE);
+            self.longest() > shortest + range.max(batch)
         })
     }
 
@@ -198,16 +199,25 @@ mod tests {
         for (shortest, longest) in [(20, 21), (200, 204)] {
             let begin = start();
             let mut rtt = MinRtt::new(begin);
-            assert!(rtt.shows_queue(), "nothing is known");
+            assert!(rtt.shows_queue(Duration::ZERO), "nothing is known");
             for (sample, expected) in [(shortest, false), (longest, false), (longest + 1, true)] {
                 rtt.on_ack(begin, Some(sample * MS), 1.0);
-                assert_eq!(rtt.shows_queue(), expected, "{sample}");
+                assert_eq!(rtt.shows_queue(Duration::ZERO), expected, "{sample}");
             }
             rtt.on_round_end();
-            assert!(rtt.shows_queue());
+            assert!(rtt.shows_queue(Duration::ZERO));
             rtt.on_round_end();
-            assert!(!rtt.shows_queue());
+            assert!(!rtt.shows_queue(Duration::ZERO));
         }
+    }
+
+    #[test]
+    fn packets_of_one_batch_are_no_queue() {
+        let mut rtt = MinRtt::new(start());
+        rtt.on_ack(start(), Some(20 * MS), 1.0);
+        rtt.on_ack(start(), Some(24 * MS), 1.0);
+        assert!(!rtt.shows_queue(4 * MS));
+        assert!(rtt.shows_queue(3 * MS));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Sent};
 mod aggregation;
 mod bandwidth;
 mod bandwidth_probe;
+mod batches;
 mod collapse;
 mod company;
 mod congestion;
@@ -286,6 +287,7 @@ impl PathController for Bbr {
         let mut limits = PathLimits::new(self.window.max(2.0 * self.mtu) as u64);
         limits.in_recovery = self.losses.in_recovery();
         limits.pacing_rate = self.pacing_rate.map(|rate| rate.max(1.0) as u64);
+        limits.send_quantum = self.batch().map(|batch| batch as u64);
         let train = (self.trains.leaving()).filter(|_| self.phase == Phase::Startup);
         if let (Some(rate), Some(train)) = (self.pacing_rate, train)
             && train.rate > rate

@@ -333,7 +333,7 @@ impl Bbr {
 
     /// True if the variant looks for queues and no packet waited in a queue lately.
     pub(super) fn sees_no_queue(&self) -> bool {
-        self.variant.looks_for_queues && !self.min_rtt.shows_queue()
+        self.variant.looks_for_queues && !self.min_rtt.shows_queue(self.batch_time())
     }
 
     /// The share of lost packets above which too much was in flight. Losses of the link itself are

@@ -49,6 +49,8 @@ const LIMITED: Duration = Duration::from_millis(300);
 const KEPT: f64 = 0.7;
 /// A path without acknowledgements for this many of its round trips is not waited for.
 const SILENCE: u32 = 2;
+/// Rate samples need few acknowledgements, and windows do not grow by their number.
+const ACKS_PER_WINDOW: u64 = 8;
 
 /// The state of one path and its part in coupling.
 #[derive(Debug)]
@@ -534,6 +536,14 @@ impl Controller for CoupledBbr {
 
     fn burst(&self, path: PathId) -> Option<u64> {
         self.limits(path)?.burst
+    }
+
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        self.limits(path)?.send_quantum
+    }
+
+    fn acks_per_window(&self) -> u64 {
+        ACKS_PER_WINDOW
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

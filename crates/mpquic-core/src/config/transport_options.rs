@@ -13,8 +13,9 @@ use crate::sched::SchedulerFactory;
 /// they use up the slower direction.
 ///
 /// The frame names no path and applies to all of them. We never ask for less than one
-/// acknowledgement per round trip of the fastest path, nor for less than sixteen per window of the
-/// path with the smallest window. With few acknowledgements, small round-trip times are
+/// acknowledgement per round trip of the fastest path, nor for fewer than
+/// [`Controller::acks_per_window`](crate::congestion::Controller::acks_per_window) in each window of
+/// the path with the smallest window. With few acknowledgements, small round-trip times are
 /// overestimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,10 +31,10 @@ pub struct AckFrequencyOptions {
 }
 
 impl Default for AckFrequencyOptions {
-    /// Asks for one acknowledgement for ten packets.
+    /// Asks for one acknowledgement for twenty packets.
     fn default() -> Self {
         Self {
-            ack_eliciting_threshold: 9,
+            ack_eliciting_threshold: 19,
             max_ack_delay: None,
             reordering_threshold: None,
         }

@@ -201,6 +201,9 @@ impl CongestionEvent {
 /// Larger windows are treated as this, bytes.
 pub const MAX_WINDOW: u64 = 1 << 32;
 
+/// [`Controller::acks_per_window`] of a controller that does not say otherwise.
+const ACKS_PER_WINDOW: u64 = 16;
+
 /// The capacity of a path at some time (RFC 9959 section 3, `saved_cwnd` and `saved_rtt`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavedCapacity {
@@ -361,6 +364,19 @@ pub trait Controller: fmt::Debug + Send {
     fn burst(&self, path: PathId) -> Option<u64> {
         let _ = path;
         None
+    }
+    /// Bytes that may leave together, for one timer of the driver (draft-ietf-ccwg-bbr-06 section
+    /// 5.6.3, the send quantum): a longer batch costs less, and lengthens queues. The core sends at
+    /// most 64 datagrams together. `None` for the bytes of a millisecond.
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        let _ = path;
+        None
+    }
+    /// The fewest acknowledgements that the algorithm needs in each window: the peer is asked for
+    /// more packets to an acknowledgement only where a window has room for these. An algorithm whose
+    /// window grows with each acknowledgement needs many acknowledgements.
+    fn acks_per_window(&self) -> u64 {
+        ACKS_PER_WINDOW
     }
     /// The window of `path` after one loss-free round trip, from these windows of all paths. Pure;
     /// schedulers that plan ahead (ETC, STTF) use it. `windows` is sorted by path.

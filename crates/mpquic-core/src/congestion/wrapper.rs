@@ -94,6 +94,14 @@ pub trait ControllerWrapper: fmt::Debug + Send {
     fn burst(&self, path: PathId) -> Option<u64> {
         self.inner().burst(path)
     }
+    /// [`Controller::send_quantum`]
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        self.inner().send_quantum(path)
+    }
+    /// [`Controller::acks_per_window`]
+    fn acks_per_window(&self) -> u64 {
+        self.inner().acks_per_window()
+    }
     /// [`Controller::window_after_round`]
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         self.inner().window_after_round(path, windows)
@@ -147,6 +155,12 @@ impl<W: ControllerWrapper> Controller for W {
     }
     fn burst(&self, path: PathId) -> Option<u64> {
         ControllerWrapper::burst(self, path)
+    }
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        ControllerWrapper::send_quantum(self, path)
+    }
+    fn acks_per_window(&self) -> u64 {
+        ControllerWrapper::acks_per_window(self)
     }
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         ControllerWrapper::window_after_round(self, path, windows)

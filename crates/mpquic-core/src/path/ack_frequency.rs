@@ -39,6 +39,7 @@ impl Paths {
         let conditions = Conditions {
             round_trip,
             window,
+            acks_per_window: controller.acks_per_window(),
             in_flight: (acked.in_flight + acked.bytes) / datagram,
         };
         let shared = &mut self.shared;

@@ -9,6 +9,7 @@ use super::Path;
 use super::set::Paths;
 use crate::congestion::Controller;
 use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::recovery::pacer::Pace;
 use crate::sched::{PathView, Sendable};
 use crate::wire::buf::MIN_DATAGRAM;
 
@@ -29,6 +30,7 @@ pub(super) struct Limits {
     window: u64,
     pacing_rate: Option<u64>,
     burst: Option<u64>,
+    quantum: Option<u64>,
 }
 
 impl Limits {
@@ -37,6 +39,7 @@ impl Limits {
             window: controller.window(path),
             pacing_rate: controller.pacing_rate(path),
             burst: controller.burst(path),
+            quantum: controller.send_quantum(path),
         }
     }
 }
@@ -147,7 +150,13 @@ impl Path {
         }
         let mtu = self.mtu.mtu();
         let rate = (self.recovery).pacing_rate(limits.window, limits.pacing_rate, mtu);
-        self.recovery.pacer.available(now, rate, limits.burst, mtu)
+        let pace = Pace {
+            rate,
+            burst: limits.burst,
+            quantum: limits.quantum,
+            mtu,
+        };
+        self.recovery.pacer.available(now, pace)
     }
 }
 

@@ -12,10 +12,6 @@ use crate::space::AckPolicy;
 use crate::wire::frame::{AckFrequency, Frame};
 use crate::wire::transport_parameters::TransportParameters;
 
-/// The fewest acknowledgements to ask for in each congestion window of the path with the smallest
-/// one.
-const ACKS_PER_WINDOW: u64 = 16;
-
 /// The first request asks for at least this threshold, and waits for a path with as many datagrams
 /// in flight as the threshold needs: a side that sends little needs no request.
 const FIRST_THRESHOLD: u64 = 4;
@@ -58,6 +54,9 @@ pub(crate) struct Conditions {
     pub(crate) round_trip: Duration,
     /// The smallest window of the usable paths, datagrams.
     pub(crate) window: u64,
+    /// The fewest acknowledgements in each window, see
+    /// [`Controller::acks_per_window`](crate::congestion::Controller::acks_per_window).
+    pub(crate) acks_per_window: u64,
     /// Datagrams in flight on the acknowledged path before the acknowledgement.
     pub(crate) in_flight: u64,
 }
@@ -163,10 +162,10 @@ impl AckFrequencies {
             .max(min_delay)
             .min(MAX_ACK_DELAY);
         let threshold = wanted.ack_eliciting_threshold;
-        let threshold = threshold.min(paths.window / ACKS_PER_WINDOW).max(1);
+        let threshold = threshold.min(paths.window / paths.acks_per_window).max(1);
         let before = self.request.map(|(request, _)| request);
         let least = wanted.ack_eliciting_threshold.min(FIRST_THRESHOLD);
-        let is_small = threshold < least || paths.in_flight < least * ACKS_PER_WINDOW;
+        let is_small = threshold < least || paths.in_flight < least * paths.acks_per_window;
         if before.is_none() && (is_small || self.steady < STEADY) {
             return;
         }

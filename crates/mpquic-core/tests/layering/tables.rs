@@ -158,8 +158,13 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("memory_network", "datagram_socket memory_link"),
             ("notifications", ""),
             ("path_events", ""),
+            ("polling", ""),
             ("receive_buffers", ""),
-            ("kernel_socket", "error_queue receive_buffers"),
+            ("registered_socket", ""),
+            (
+                "kernel_socket",
+                "error_queue receive_buffers registered_socket",
+            ),
             ("send_queues", ""),
             ("traffic", ""),
             ("worker_socket", "kernel_socket"),
@@ -187,7 +192,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("sending", "socket sockets"),
             (
                 "connection_state",
-                "automatic_paths closed_ports departures ended_paths endpoint_state metrics notifications path_events path_spans receive_buffers runtime sending",
+                "automatic_paths closed_ports departures ended_paths endpoint_state metrics notifications path_events path_spans polling receive_buffers runtime sending",
             ),
             ("icmp", "connection_state error_queue socket"),
             ("connection_ref", "connection_state"),
@@ -199,7 +204,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("futures_io", "recv_stream send_stream"),
             (
                 "socket_task",
-                "connection_state endpoint_state error_queue receive_buffers socket",
+                "connection_state endpoint_state error_queue polling receive_buffers runtime socket",
             ),
             (
                 "start",

@@ -68,6 +68,14 @@ impl Controller for Asked {
         Some(3000 + u64::from(path.0))
     }
 
+    fn send_quantum(&self, path: PathId) -> Option<u64> {
+        Some(4000 + u64::from(path.0))
+    }
+
+    fn acks_per_window(&self) -> u64 {
+        5
+    }
+
     fn window_after_round(&self, _: PathId, windows: &[(PathId, u64)]) -> u64 {
         windows.iter().map(|(_, window)| window).sum()
     }
@@ -145,6 +153,8 @@ fn wrapper_passes_each_call_on() {
     assert_eq!(wrapper.window(path), 1001);
     assert_eq!(wrapper.slow_start_threshold(path), Some(2001));
     assert_eq!(wrapper.burst(path), Some(3001));
+    assert_eq!(wrapper.send_quantum(path), Some(4001));
+    assert_eq!(wrapper.acks_per_window(), 5);
     assert!(wrapper.in_recovery(path) && !wrapper.in_recovery(PathId(0)));
     assert_eq!(wrapper.pacing_rate(path), Some(400));
     assert_eq!(
