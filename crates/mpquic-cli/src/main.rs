@@ -45,6 +45,7 @@ mod text;
 const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
+    process::failure::set_command(cli::command_in(std::env::args()));
     let cli = match cli::config_file::parse() {
         Ok(cli) => cli,
         Err(failure) => return failure.report(),

@@ -33,6 +33,7 @@ pub struct OpenStreams {
     connection: mpquic_tokio::Connection,
     max_frame_size: u64,
     request_priority: i32,
+    requests_take_turns: bool,
     /// The connection is over if 0-RTT is rejected.
     early: bool,
 }
@@ -54,6 +55,7 @@ impl Connection {
                 connection,
                 max_frame_size: MAX_FRAME_SIZE,
                 request_priority: 0,
+                requests_take_turns: true,
                 early: false,
             },
         }
@@ -73,6 +75,15 @@ impl Connection {
     #[must_use]
     pub fn request_priority(mut self, priority: i32) -> Self {
         self.open.request_priority = priority;
+        self
+    }
+
+    /// For a client: equally urgent requests leave one after the other, in the order of their
+    /// streams, so that the first upload is complete as early as possible. By default, they take
+    /// turns.
+    #[must_use]
+    pub fn requests_in_order(mut self) -> Self {
+        self.open.requests_take_turns = false;
         self
     }
 
@@ -212,6 +223,7 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
             .map_ok(|streams| {
                 // A new stream cannot be closed yet.
                 let _ = streams.0.set_priority(self.request_priority);
+                let _ = streams.0.set_incremental(self.requests_take_turns);
                 BidiStream::opened(&self.connection, streams, self.max_frame_size)
             })
             .map_err(error::of_lost_connection)

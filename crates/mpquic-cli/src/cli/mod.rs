@@ -3,7 +3,7 @@
 pub(crate) mod config_file;
 pub(crate) mod manual;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::cli::manual::{Completions, Man};
 use crate::demo::args::Demo;
@@ -31,6 +31,20 @@ use crate::serve::args::Serve;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The command of a command line: the names of commands come first.
+pub(crate) fn command_in(words: impl Iterator<Item = String>) -> String {
+    let root = Cli::command();
+    let (mut found, mut name) = (&root, root.get_name().to_owned());
+    for word in words.skip(1) {
+        let Some(inner) = found.find_subcommand(&word) else {
+            break;
+        };
+        found = inner;
+        name = format!("{name} {word}");
+    }
+    name
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,8 +79,6 @@ pub(crate) struct List {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::options::examples;
 
@@ -89,6 +101,20 @@ mod tests {
             let parsed = commands.map(|line| Cli::try_parse_from(line.split(' ').map(here)));
             let parsed: Vec<_> = parsed.collect::<Result<_, _>>().unwrap();
             assert!(parsed.len() >= 2, "{examples}");
+        }
+    }
+
+    #[test]
+    fn command_is_named_by_its_first_words() {
+        for (line, expected) in [
+            ("mpquic", "mpquic"),
+            ("mpquic --version", "mpquic"),
+            ("mpquic get https://host/ -o put", "mpquic get"),
+            ("mpquic proxy client --pin x", "mpquic proxy client"),
+            ("/usr/bin/mpquic lab run all-two-equal", "mpquic lab run"),
+        ] {
+            let words = line.split(' ').map(str::to_owned);
+            assert_eq!(command_in(words), expected);
         }
     }
 }

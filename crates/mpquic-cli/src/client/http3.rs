@@ -49,7 +49,9 @@ impl Client {
         early: bool,
         rejected: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, RequestError> {
-        let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let quic = mpquic_h3::Connection::new(connection.clone())
+            .max_frame_size(MAX_FIELDS)
+            .requests_in_order();
         let quic = if early { quic.early() } else { quic };
         let mut builder = client::builder();
         // A clone sends each request, and `h3` would put a reserved frame into the first request of

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use mpquic_core::{ConnectionError, TransportErrorCode};
 use thiserror::Error;
@@ -34,6 +35,16 @@ const CERTIFICATE_ALERTS: [u64; 9] = [
 /// The alert of TLS by which a server refuses a client whose application protocols it does not have
 /// (no_application_protocol, RFC 7301 section 3.2), as an error code of QUIC.
 const NO_PROTOCOL: u64 = 0x178;
+
+/// A hint for a client that reaches no server: the URL may lack its port.
+pub(crate) fn hint_of_port(server: &Authority) -> String {
+    match server.port() {
+        Some(_) => String::new(),
+        None => format!(
+            "; the URL names no port, which means 443: `mpquic serve` listens on 4433, as in https://{server}:4433/"
+        ),
+    }
+}
 
 /// A hint for a client after an error: the server has none of the client's application protocols
 /// (`offered`), or takes no connections now.
@@ -285,6 +296,14 @@ mod tests {
         }
         let busy = advice(&closed(2), &[Alpn::H3]);
         assert!(busy.is_some_and(|told| told.starts_with("the server is stopping, or ")));
+    }
+
+    #[test]
+    fn a_url_without_a_port_gets_a_hint() {
+        let hint = |server: &str| hint_of_port(&server.parse().unwrap());
+        assert!(hint("host").ends_with("`mpquic serve` listens on 4433, as in https://host:4433/"));
+        assert_eq!(hint("host:443"), "");
+        assert_eq!(hint("[::1]:4433"), "");
     }
 
     #[test]

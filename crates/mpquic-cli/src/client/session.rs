@@ -24,7 +24,7 @@ use crate::client::interfaces::{Usable, has_other_way, no_route, unspecified, us
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::live::Live;
-use crate::client::protocol::{advice, refused_certificate};
+use crate::client::protocol::{advice, hint_of_port, refused_certificate};
 use crate::client::reached::ReachedServers;
 use crate::client::requests::Clients;
 use crate::client::weight::{Weight, shares};
@@ -529,8 +529,9 @@ impl<'a> Sessions<'a> {
     ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
         let server = self.recall(authority)?;
         let listed = listed(addresses);
+        let hint = hint_of_port(authority);
         let cannot_connect = |error: &dyn Display| {
-            Cause::Connect.failed(format_args!("cannot connect to {listed}: {error}"))
+            Cause::Connect.failed(format_args!("cannot connect to {listed}: {error}{hint}"))
         };
         let seconds = self.reach.connect_timeout;
         let limit = Duration::from_secs(seconds);

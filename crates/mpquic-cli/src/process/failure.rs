@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use mpquic_core::PeerText;
 
@@ -106,7 +107,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(message) => {
-                screen::say(format_args!("mpquic: {message}; see mpquic --help"));
+                screen::say(format_args!("mpquic: {message}; see {} --help", command()));
             }
             Self::Failed { message, .. } => {
                 screen::say(format_args!("mpquic: {message}"));
@@ -124,6 +125,18 @@ impl From<mpquic_lab::Failure> for Failure {
             mpquic_lab::Failure::Failed(message) => Self::other(message),
         }
     }
+}
+
+/// The name of the command that runs, for hints.
+static COMMAND: OnceLock<String> = OnceLock::new();
+
+/// Sets the command for [`Failure::report`], such as `mpquic proxy client`.
+pub(crate) fn set_command(name: String) {
+    let _ = COMMAND.set(name);
+}
+
+fn command() -> &'static str {
+    COMMAND.get().map_or("mpquic", String::as_str)
 }
 
 /// The message on one line, for terminals, logs and programs. Peers can put any character into

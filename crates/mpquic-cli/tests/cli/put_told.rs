@@ -176,3 +176,33 @@ fn a_directory_of_a_user_is_not_asked_for_in_vain() {
     assert!(log.contains("\"MKCOL /alice/ "), "{log}");
     assert!(!log.contains("\" 403 "), "{log}");
 }
+
+/// Uploads leave one after the other: an interrupted command has sent some files as a whole, and
+/// not a part of each file.
+#[test]
+fn the_first_files_are_complete_long_before_the_last() {
+    let (served, source) = directories(b"");
+    let top = source.path().join("top");
+    fs::create_dir(&top).unwrap();
+    for number in 0..8 {
+        fs::write(top.join(number.to_string()), data(200_000)).unwrap();
+    }
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let stored = served.path().join("top");
+    let url = server.url("/");
+    let top = top.to_str().unwrap();
+    let mut child = mpquic(&["put", "-r", "--rate", "8M", "--pin", &server.pin, &url, top])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let count = || {
+        (0..8)
+            .filter(|number| stored.join(number.to_string()).exists())
+            .count()
+    };
+    crate::wait_until("a file", || count() > 0);
+    let first = count();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(count(), 8);
+    assert!(first <= 4, "{first} files were complete at once");
+}
