@@ -265,7 +265,7 @@ fn a_failing_helper_never_stops_a_download() {
     let mut failed = Vec::new();
     let (auto, lrf) = (Case::all(&[(20, 40)]), Case::all(&[(60, 20)]));
     for case in auto.take(1).chain(lrf.skip(1)) {
-        let seeds = 1..=number("FAILOVER", 3);
+        let seeds = 1..=number("FAILOVER", 9);
         let alone = |seed| {
             let mut alone = case.downloading(seed);
             alone.set_outage("dying", true);
@@ -280,7 +280,7 @@ fn a_failing_helper_never_stops_a_download() {
             // A link that becomes very slow answers now and then, and is used again each time: how
             // often varies much with the seed.
             let is_slow = matches!(failure, Failure::Changes([Change::Rate(_), ..]));
-            let repeats = if is_slow { 9 } else { 1 };
+            let repeats = if is_slow { 10 } else { 1 };
             for seed in 1..=repeats * seeds.end() {
                 let mut pair = case.downloading(seed);
                 let before = received(&pair);

@@ -11,6 +11,9 @@ const BATCHES: [(f64, f64); 2] = [(0.004, 7.0), (0.002, 20.0)];
 /// A batch has at most this part of the bandwidth-delay product: packets of a batch wait for each
 /// other at the bottleneck.
 const PART_OF_PRODUCT: f64 = 1.0 / 8.0;
+/// A batch of at most so many datagrams may have a larger part of the product. Few packets are in
+/// flight on a slow link, and a timer for each of them would cost the most.
+const FEW: (f64, f64) = (4.0, 1.0 / 4.0);
 
 impl Bbr {
     /// Bytes of a batch; `None` for the bytes of a millisecond.
@@ -20,7 +23,9 @@ impl Bbr {
             return None;
         }
         let rate = self.pacing_rate?;
-        let most = self.bandwidth_delay_product()? * PART_OF_PRODUCT;
+        let product = self.bandwidth_delay_product()?;
+        let (datagrams, part) = FEW;
+        let most = (product * PART_OF_PRODUCT).max((datagrams * self.mtu).min(product * part));
         let of_rate = |(seconds, datagrams): (f64, f64)| (rate * seconds).min(datagrams * self.mtu);
         let longest = BATCHES.into_iter().map(of_rate).fold(0.0, f64::max);
         Some(longest.min(most)).filter(|batch| *batch > rate * 0.001)
@@ -70,9 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn batch_is_at_most_an_eighth_of_the_bandwidth_delay_product() {
-        assert_eq!(path(Variant::QUICK, 2e6, 16 * MS).batch(), Some(4000.0));
-        assert_eq!(path(Variant::QUICK, 2e6, 8 * MS).batch(), None);
+    fn batch_is_a_small_part_of_the_bandwidth_delay_product() {
+        let batch = |rtt| path(Variant::QUICK, 2e6, rtt).batch();
+        assert_eq!(batch(24 * MS), Some(6000.0));
+        // Up to four datagrams, a quarter.
+        assert_eq!(batch(16 * MS), Some(4000.0));
+        assert_eq!(batch(8 * MS), Some(4000.0));
+        assert_eq!(batch(6 * MS), Some(3000.0));
+        assert_eq!(batch(4 * MS), None);
     }
 
     #[test]
