@@ -75,7 +75,8 @@ impl Default for AutoConfig {
 /// - A window in slow start grows for at most four round trips.
 /// - A path counts as queued above 1.5 times its minimum RTT. The drain rate of the queue is the
 ///   larger of the last two measurements, each over one minimum RTT or at least 10 ms.
-/// - Ten datagrams may be repeated before any budget is earned.
+/// - 32 datagrams, as many as leave a starting path at once, may be repeated before any budget is
+///   earned.
 /// - A decision may be wrong by a 64th of the queue.
 /// - While only DATAGRAMs wait, and less than 150 ms of them, the queue of a path gets at most half
 ///   of its minimum RTT, or 20 ms.
