@@ -98,8 +98,6 @@ pub trait PathController: fmt::Debug + Send {
     fn on_congestion_event(&mut self, event: &CongestionEvent);
     /// Share of losses, 0 to 1, up to which the startup of the algorithm sees no congestion.
     const TOLERATED_LOSS: f64 = 0.0;
-    /// See [`Controller::acks_per_window`].
-    const ACKS_PER_WINDOW: u64 = 16;
     /// Goes on from a result of [`CarefulResume`](crate::CarefulResume).
     fn adopt(&mut self, found: Found) {
         let _ = found;
@@ -202,10 +200,6 @@ impl<C: PathController> Controller for Uncoupled<C> {
 
     fn send_quantum(&self, path: PathId) -> Option<u64> {
         self.limits(path)?.send_quantum
-    }
-
-    fn acks_per_window(&self) -> u64 {
-        C::ACKS_PER_WINDOW
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

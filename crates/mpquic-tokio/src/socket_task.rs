@@ -111,8 +111,8 @@ struct Pause {
 impl Pause {
     /// Begins a pause of this time, or ends the pauses. A socket that cannot pause has none.
     fn set(&mut self, endpoint: &SharedEndpoint, socket: &Socket, interval: Option<Duration>) {
-        let was_on = self.is_on;
-        self.is_on = interval.is_some() && (was_on || socket.pause_reads());
+        // Each time, because a task that waited for room has ended the pause.
+        self.is_on = interval.is_some() && socket.pause_reads();
         let Some(interval) = interval.filter(|_| self.is_on) else {
             return;
         };
